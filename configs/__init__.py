@@ -1,0 +1,1 @@
+"""The configurations that `scalepod fit` runs, as package data."""

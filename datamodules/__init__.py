@@ -1,0 +1,1 @@
+"""Character-level text for Lightning: any file, TinyShakespeare, and synthetic text of known scales."""

@@ -1,0 +1,1 @@
+"""Watch the attention of a transformer while it trains: wavelet scales, POD modes, spectral complexity."""

@@ -1,0 +1,127 @@
+"""What the analysis of one layer found: a plain record, with the scalars that are logged from it."""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .pod import FieldPOD, LagPOD
+from .spectrum import SpectralFit, effective_rank
+
+WHOLE = "whole"
+"""Name of the window of ones: the fluctuation as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerAnalysis:
+    """Spectral and modal analysis of the attention of one layer (or one head) over N documents.
+
+    Shapes: N documents, T tokens, L lags (T for causal attention, 2T - 1 signed lags for bidirectional attention),
+    S wavelet scales, M windows, K modes. All tensors are on the CPU. Lags and scales are in tokens.
+    """
+
+    n_snapshots: int
+    """Documents N that entered the analysis."""
+    n_skipped: int
+    """Documents left out because their attention held NaN or infinity."""
+    n_tokens: int
+    """Tokens T of a document."""
+    n_queries: float
+    """Mean number of query rows a document brought in: T without padding and burn-in."""
+    signed: bool
+    """Whether the field looks both ways, so that lags run from -(T - 1) to T - 1."""
+    omega0: float
+    """Centre frequency of the Morlet wavelet."""
+    fit_range: tuple[int, int]
+    """First and last mode of the power-law fits, counted from 1."""
+    burn_in: int
+    """Leading queries left out of R and of the field POD."""
+    epsilons: tuple[float, ...]
+    """Residual energies for which effective ranks are reported."""
+
+    energy: float
+    """Mean energy of the fluctuation, mean_s ||u_s||^2 = tr R."""
+    mean_lag: float
+    """sum |tau| R[tau, tau] / sum R[tau, tau]: the centre of the energy, in tokens. NaN for a zero fluctuation."""
+    bands: dict[str, float]
+    """Share of the energy in each fixed band of lags; the shares add up to 1. Empty for a zero fluctuation."""
+    mean_profile: Tensor
+    """Mean attention paid at each lag, [L]: averaged over documents and query rows."""
+    lag_energy: Tensor
+    """Fluctuation energy at each lag, diag R, [L]."""
+
+    scales: Tensor
+    """Wavelet scales, [S]."""
+    scalogram: Tensor
+    """S(a, b), energy at scale a around lag b, mean over documents and queries, [S, L]."""
+    dominant_scales: Tensor
+    """Interior maxima of E(a), highest first, [m] with m <= 4; empty when no scale stands out."""
+    dominant_lags: Tensor
+    """Fourier periods of the dominant scales in tokens, [m]."""
+
+    window_names: tuple[str, ...]
+    """Names of the M lag windows: "whole", the fixed bands, then the dominant lags."""
+    window_lags: tuple[float, ...]
+    """Centre of each window in tokens; NaN for "whole"."""
+    windows: Tensor
+    """The windows over |tau|, [M, T]."""
+    lag: LagPOD
+    """Lag POD in every window."""
+    lag_fit: SpectralFit
+    """Power-law fits of the lag spectra, each field [M]."""
+    field: FieldPOD | None
+    """Field POD in every window; None when it was switched off."""
+    field_fit: SpectralFit | None
+    """Power-law fits of the field spectra, each field [M]; None when the field POD was switched off."""
+
+    @property
+    def scale_energy(self) -> Tensor:
+        """E(a) = sum_b S(a, b), [S]."""
+        return self.scalogram.sum(-1)
+
+    @property
+    def t_spec(self) -> float:
+        """T_spec of the field spectrum of the whole fluctuation; NaN when undefined or switched off."""
+        return math.nan if self.field_fit is None else float(self.field_fit.t_spec[0])
+
+    @property
+    def lag_t_spec(self) -> float:
+        """T_spec of the lag spectrum of the whole fluctuation; NaN when undefined."""
+        return float(self.lag_fit.t_spec[0])
+
+    @property
+    def h_star(self) -> dict[float, int]:
+        """Effective rank H*(eps) of the field spectrum, by eps; empty when the field POD was switched off."""
+        return {} if self.field is None else self._ranks(self.field.eigenvalues, WHOLE)
+
+    @property
+    def lag_h_star(self) -> dict[float, int]:
+        """Effective rank H*(eps) of the lag spectrum, by eps."""
+        return self._ranks(self.lag.eigenvalues, WHOLE)
+
+    def scalars(self) -> dict[str, float]:
+        """The values that are logged, by name; an undefined value is left out, not logged as NaN."""
+        found = {"energy": self.energy, "mean_lag": self.mean_lag}
+        if len(self.dominant_lags):
+            found["dominant_lag"] = float(self.dominant_lags[0])
+        found |= {f"band_{name}": share for name, share in self.bands.items()}
+        for name in (WHOLE, *self.bands):
+            suffix = "" if name == WHOLE else f"_{name}"
+            m = self.window_names.index(name)
+            found[f"lag_t_spec{suffix}"] = float(self.lag_fit.t_spec[m])
+            for epsilon, rank in self._ranks(self.lag.eigenvalues, name).items():
+                found[f"lag_h_star_{epsilon_name(epsilon)}{suffix}"] = rank
+            if self.field is not None and self.field_fit is not None:
+                found[f"t_spec{suffix}"] = float(self.field_fit.t_spec[m])
+                for epsilon, rank in self._ranks(self.field.eigenvalues, name).items():
+                    found[f"h_star_{epsilon_name(epsilon)}{suffix}"] = rank
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def _ranks(self, eigenvalues: Tensor, window: str) -> dict[float, int]:
+        spectrum = eigenvalues[self.window_names.index(window)]
+        return {epsilon: int(effective_rank(spectrum, epsilon)) for epsilon in self.epsilons}
+
+
+def epsilon_name(epsilon: float) -> str:
+    """How a residual energy is written in a logged name: two decimals where they suffice ("0.10"), else all."""
+    return f"{epsilon:.2f}" if round(epsilon, 2) == epsilon else f"{epsilon:g}"

@@ -1,0 +1,1 @@
+"""Attention of any torch module, captured from an unmodified forward pass."""
