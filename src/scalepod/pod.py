@@ -1,0 +1,266 @@
+"""Proper orthogonal decomposition of attention: of the fields themselves, and over lags."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C import _LinAlgError as LinAlgError
+
+from ._checks import (
+    as_covariance,
+    as_wide,
+    check_burn_in,
+    check_positive,
+    numeric,
+    positive_vector,
+    wide_dtype,
+)
+from .field import lags, reynolds
+
+_LAG_BLOCK = 32  # Gram matrices held at a time
+_QUERY_BLOCK = 32  # query rows held in float64 at a time
+_TIE = 1e-3  # entries this close to the largest, relatively, count as equally large when the sign is chosen
+
+
+class FieldPOD(NamedTuple):
+    """Field POD of N snapshots in M windows, K modes kept."""
+
+    eigenvalues: Tensor
+    """Mean energy along each mode, descending, [M, N]; their sum is mean_s ||g_m u_s||^2."""
+    modes: Tensor
+    """Orthonormal fields, [M, K, T, T]; zeros beyond the rank."""
+    coefficients: Tensor
+    """Projection of each windowed fluctuation on each mode, [M, K, N]."""
+    mean: Tensor
+    """Mean field, [T, T]."""
+
+
+class LagPOD(NamedTuple):
+    """Lag POD in M windows, K modes kept."""
+
+    eigenvalues: Tensor
+    """Energy along each mode, descending, [M, L]; their sum is the trace of the windowed R."""
+    modes: Tensor
+    """Orthonormal lag profiles, [M, K, L]; zeros beyond the rank."""
+
+
+@numeric
+def lag_windows(
+    centres: Tensor | Sequence[float],
+    n_lags: int,
+    kind: Literal["bandpass", "lowpass"] = "bandpass",
+    bandwidth: float = 0.5,
+) -> Tensor:
+    """Gaussian windows over the lag.
+
+    `bandpass`: `exp(-(tau - l)^2 / (2 (bandwidth l)^2))`, around lag l. `lowpass`: `exp(-tau^2 / (2 l^2))`, all lags up
+    to about l, as in the code published with arXiv 2606.06573.
+
+    Args:
+        centres: Lag l of each window in tokens, [M]; may be empty.
+        n_lags: Lags 0..n_lags - 1 to sample.
+        kind: Shape of the window.
+        bandwidth: Relative width of a bandpass window.
+
+    Returns:
+        [M, n_lags], float64 where the device has it, largest value 1 where the centre is a lag on the grid.
+
+    Raises:
+        ValueError: A centre or bandwidth that is not positive, n_lags < 1, or an unknown kind.
+    """
+    if not isinstance(centres, Tensor):
+        centres = torch.tensor(list(centres), dtype=torch.float64)
+    check_positive(bandwidth, "bandwidth")
+    check_positive(n_lags, "n_lags")
+    centre = positive_vector(centres, "lags")[:, None]
+    tau = lags(n_lags, device=centre.device).to(centre.dtype)
+    if kind == "bandpass":
+        return torch.exp(-((tau - centre) ** 2) / (2 * (bandwidth * centre) ** 2))
+    if kind == "lowpass":
+        return torch.exp(-(tau**2) / (2 * centre**2))
+    raise ValueError(f"kind must be 'bandpass' or 'lowpass', got {kind!r}")
+
+
+@numeric
+def field_pod(
+    attn: Tensor,
+    windows: Tensor | None = None,
+    n_modes: int = 3,
+    *,
+    valid: Tensor | None = None,
+    burn_in: int = 0,
+) -> FieldPOD:
+    """POD of the fluctuations of N snapshots, in each lag window, by the method of snapshots.
+
+    Entry (i, j) of a fluctuation is weighted by g_m(|i - j|). The eigenvalues are those of the N x N matrix
+    `C_m = (1/N) sum_tau g_m(tau)^2 G_tau`, where G_tau is the Gram matrix of the entries at distance tau: computed once
+    for all windows. The mean squared error of the best reconstruction with K modes is `sum_{k > K} lambda_k`.
+
+    Products, sums and eigenproblems are float64 where the device has it. Eigenvalues below the numerical floor
+    `max(N, T^2) eps lambda_1`, and the one that centring annihilates, are exact zeros, and so are the modes that would
+    belong to them. The sign of a mode makes its entry of largest magnitude positive; of entries within 0.1 % of the
+    largest the first in reading order decides.
+
+    Source: Sirovich (1987) for the method of snapshots; arXiv 2606.06573 for the windows.
+
+    Args:
+        attn: Snapshots, [N, T, T], N >= 2.
+        windows: Windows over |tau|, [M, T]; None is one window of ones.
+        n_modes: Modes K to return.
+        valid: Bool [N, T], True at real tokens (see `reynolds`).
+        burn_in: Leading queries to leave out of the decomposition; their rows are 0 in the modes.
+
+    Returns:
+        Eigenvalues in float64 where the device has it; modes, coefficients and mean in the dtype of `attn` (float32 at
+        least).
+
+    Raises:
+        ValueError: See `reynolds`; windows not [M, T] or not finite; n_modes < 0; burn_in that leaves no query.
+    """
+    mean, u = reynolds(attn, valid)
+    n, n_tokens, _ = u.shape
+    check_burn_in(burn_in, n_tokens)
+    u[:, :burn_in] = 0
+    window = _as_windows(windows, n_tokens, n_modes, u.device)
+    values, vectors = _eigen(_windowed_gram(u, window) / n, max(n, n_tokens**2), n - 1)
+    values_kept, vectors = _leading(values, vectors, n_modes)
+    amplitude = (n * values_kept).sqrt()
+    weight = torch.where(amplitude > 0, 1 / amplitude, 0.0)[..., None] * vectors
+    modes = _combine(u, weight) * _field_window(window)[:, None]
+    sign = _signs(modes.flatten(2))
+    return FieldPOD(
+        values,
+        (sign[..., None, None] * modes).to(u.dtype),
+        ((sign * amplitude)[..., None] * vectors).to(u.dtype),
+        mean,
+    )
+
+
+@numeric
+def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPOD:
+    """POD over lags: eigenvalues and eigenvectors of `g_m(tau) R[tau, tau'] g_m(tau')`.
+
+    Text is homogeneous along the query axis, so this decomposition converges with the number of documents where the
+    field POD counts them. Floor, zeros and signs as in `field_pod`.
+
+    Args:
+        R: Lag covariance, [L, L], L = T or, with signed lags, L = 2T - 1.
+        windows: Windows over |tau|, [M, T]; None is one window of ones.
+        n_modes: Modes K to return.
+
+    Returns:
+        Eigenvalues and modes, float64 where the device has it.
+
+    Raises:
+        ValueError: R is not square, symmetric and finite; windows that fit neither L = T nor L = 2T - 1; n_modes < 0.
+    """
+    covariance = as_covariance(R)
+    n_lags = len(covariance)
+    n_tokens = n_lags if windows is None else windows.shape[-1] if windows.ndim else 0
+    window = _as_windows(windows, n_tokens, n_modes, covariance.device)
+    if n_lags not in (n_tokens, 2 * n_tokens - 1):
+        raise ValueError(
+            f"windows {tuple(window.shape)} fit R {tuple(R.shape)} neither as [M, L] nor as [M, (L + 1) / 2]"
+        )
+    if n_lags != n_tokens:
+        window = window[:, lags(n_tokens, True, window.device).abs()]
+    values, vectors = _eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags)
+    kept, modes = _leading(values, vectors, n_modes)
+    return LagPOD(values, modes * torch.where(kept > 0, _signs(modes), 0.0)[..., None])
+
+
+@numeric
+def degenerate_pairs(eigenvalues: Tensor, n_samples: int) -> Tensor:
+    """Neighbouring modes that the sample cannot tell apart, so that their order and shape mean little.
+
+    North's rule of thumb: the sampling error of an eigenvalue is `lambda_k sqrt(2 / n_samples)`; two modes whose
+    eigenvalues are closer than that mix freely. Only the plane they span is then determined.
+
+    Source: North, Bell, Cahalan & Moeng (1982), Monthly Weather Review 110, 699.
+
+    Args:
+        eigenvalues: Descending eigenvalues, [..., n].
+        n_samples: Independent samples they come from.
+
+    Returns:
+        Bool [..., n - 1], True where modes k and k + 1 are not separated (zeros never are).
+
+    Raises:
+        ValueError: n_samples < 1.
+    """
+    check_positive(n_samples, "n_samples")
+    values = as_wide(eigenvalues, "eigenvalues")
+    return values[..., :-1] - values[..., 1:] <= values[..., :-1] * math.sqrt(2 / n_samples)
+
+
+def _as_windows(windows: Tensor | None, n_tokens: int, n_modes: int, device: torch.device) -> Tensor:
+    if n_modes < 0:
+        raise ValueError(f"n_modes must be at least 0, got {n_modes}")
+    if windows is None:
+        return torch.ones(1, n_tokens, device=device, dtype=wide_dtype(device))
+    window = as_wide(windows.to(device), "windows")
+    if window.ndim != 2 or window.shape[1] != n_tokens:
+        raise ValueError(f"windows must have shape [M, {n_tokens}], one value a lag, got {tuple(window.shape)}")
+    return window
+
+
+def _windowed_gram(u: Tensor, window: Tensor) -> Tensor:
+    """`sum_tau g_m(tau)^2 G_tau`, [M, N, N], lag by lag, in float64."""
+    n, n_tokens, _ = u.shape
+    squared = window.square()
+    total = window.new_zeros(len(window), n * n)
+    for low in range(0, n_tokens, _LAG_BLOCK):
+        taus = range(low, min(low + _LAG_BLOCK, n_tokens))
+        grams = window.new_empty(len(taus), n, n)
+        for out, tau in zip(grams, taus, strict=True):
+            rows = u.diagonal(-tau, 1, 2)
+            if tau:
+                rows = torch.cat([rows, u.diagonal(tau, 1, 2)], 1)
+            rows = rows.to(window.dtype)
+            torch.mm(rows, rows.mT, out=out)
+        total += squared[:, low : low + len(taus)] @ grams.flatten(1)
+    return total.view(-1, n, n)
+
+
+def _eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
+    """Descending eigenvalues [M, n], zeros below the floor and from `rank` on, and eigenvectors as rows [M, n, n]."""
+    try:
+        values, vectors = torch.linalg.eigh(matrices)
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    except LinAlgError:  # the solver did not converge; of a covariance the singular values are the same
+        vectors, values, _ = torch.linalg.svd(matrices)
+    floor = size * torch.finfo(values.dtype).eps * values[..., :1]
+    values = torch.where(values > floor, values, 0.0)
+    values[..., rank:] = 0
+    return values, vectors.mT
+
+
+def _leading(values: Tensor, vectors: Tensor, n_modes: int) -> tuple[Tensor, Tensor]:
+    """The first `n_modes` of each, filled up with zeros."""
+    missing = max(0, n_modes - values.shape[-1])
+    values = torch.nn.functional.pad(values[:, :n_modes], (0, missing))
+    vectors = torch.nn.functional.pad(vectors[:, :n_modes], (0, 0, 0, missing))
+    return values, vectors
+
+
+def _combine(u: Tensor, weight: Tensor) -> Tensor:
+    """`sum_s weight[m, k, s] u[s]`, [M, K, T, T], in the dtype of `weight`."""
+    flat = weight.flatten(0, 1)
+    rows = [flat @ block.to(flat.dtype).flatten(1) for block in torch.split(u, _QUERY_BLOCK, dim=1)]
+    return torch.cat(rows, 1).view(*weight.shape[:2], *u.shape[1:])
+
+
+def _field_window(window: Tensor) -> Tensor:
+    """g(|i - j|), [M, T, T]."""
+    position = lags(window.shape[1], device=window.device)
+    return window[:, (position[:, None] - position).abs()]
+
+
+def _signs(modes: Tensor) -> Tensor:
+    """+1 or -1 for each mode [..., D], making the first of its largest entries positive."""
+    size = modes.abs()
+    largest = size >= (1 - _TIE) * size.amax(-1, keepdim=True)
+    first = largest.to(torch.uint8).argmax(-1, keepdim=True)
+    return torch.where(modes.gather(-1, first).squeeze(-1) < 0, -1.0, 1.0).to(modes.dtype)

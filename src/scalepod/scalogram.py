@@ -1,0 +1,244 @@
+"""Which lags and scales hold the energy: Morlet scalogram, the scales that stand out in it, bands of lags."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from ._checks import as_covariance, as_float, as_wide, check_positive, numeric, positive_vector
+from .field import lags
+
+_PEAK_RESOLUTION = 2.0**-30  # differences of E(a) below this share of its maximum are rounding, not structure
+
+
+def scale_grid(min_scale: float = 2.0, max_scale: float = 64.0, per_octave: int = 4) -> Tensor:
+    """Wavelet scales spaced evenly in octaves: `min_scale * 2^(k / per_octave)` up to `max_scale`.
+
+    Args:
+        min_scale: Smallest scale in tokens; below 2 the wavelet is undersampled.
+        max_scale: Largest scale in tokens, on the grid when it is a whole number of steps away.
+        per_octave: Scales in each octave.
+
+    Returns:
+        Ascending scales, float64 [S].
+
+    Raises:
+        ValueError: Scales not positive or in the wrong order, or per_octave < 1.
+
+    Example:
+        >>> scale_grid(2, 8, per_octave=1)
+        tensor([2., 4., 8.], dtype=torch.float64)
+    """
+    check_positive(min_scale, "min_scale")
+    check_positive(max_scale, "max_scale")
+    if max_scale < min_scale or per_octave < 1:
+        raise ValueError(
+            f"need min_scale <= max_scale and per_octave >= 1, got {min_scale}, {max_scale} and {per_octave}"
+        )
+    steps = math.floor(math.log2(max_scale / min_scale) * per_octave + 1e-9)
+    return min_scale * 2.0 ** (torch.arange(steps + 1, dtype=torch.float64) / per_octave)
+
+
+@overload
+def equivalent_lag(scale: float, omega0: float = 6.0) -> float: ...
+@overload
+def equivalent_lag(scale: Tensor, omega0: float = 6.0) -> Tensor: ...
+def equivalent_lag(scale: float | Tensor, omega0: float = 6.0) -> float | Tensor:
+    """Lag a scale stands for: its Fourier period `4 pi a / (omega0 + sqrt(2 + omega0^2))`, in tokens.
+
+    Source: Torrence & Compo (1998), table 1.
+
+    Args:
+        scale: Scale a, or a tensor of scales, in tokens.
+        omega0: Centre frequency of the wavelet.
+
+    Returns:
+        The lag, of the type of `scale`.
+
+    Raises:
+        ValueError: omega0 is not positive.
+
+    Example:
+        >>> round(equivalent_lag(1.0), 3)
+        1.033
+    """
+    check_positive(omega0, "omega0")
+    return scale * (4 * math.pi / (omega0 + math.sqrt(2 + omega0**2)))
+
+
+@numeric
+def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float | None = None) -> Tensor:
+    """Energy at scale a around lag b, `S(a, b) = psi_ab^H R psi_ab / n_queries`.
+
+    With `psi_ab(tau) = a^(-1/2) pi^(-1/4) exp(i omega0 (tau - b) / a) exp(-((tau - b) / a)^2 / 2)`, sampled exactly,
+    this quadratic form equals the mean over snapshots and queries of |W(a, b)|^2, W being the wavelet transform of a
+    lag row (taken as 0 outside its lags), without transforming any row.
+
+    Args:
+        R: Lag covariance, [L, L] (see `scalepod.field.lag_covariance`).
+        scales: Scales in tokens, [S].
+        omega0: Centre frequency of the wavelet; below about 5 it is no longer of zero mean.
+        n_queries: Query rows in a snapshot; L unless given.
+
+    Returns:
+        [S, L], float64 where the device has it. Index b is a lag as in R.
+
+    Raises:
+        ValueError: R is not square, symmetric and finite, or a scale, omega0 or n_queries is not positive.
+    """
+    covariance = as_covariance(R)
+    kernel = wavelet(positive_vector(scales, "scales").to(covariance.device), len(covariance), omega0)
+    check_positive(len(covariance) if n_queries is None else n_queries, "n_queries")
+    energy = sum(((part @ covariance) * part).sum(-1) for part in kernel)
+    assert isinstance(energy, Tensor)
+    return energy / (n_queries or len(covariance))
+
+
+def wavelet(scales: Tensor, n_lags: int, omega0: float) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of `psi_ab(tau)`, each [S, L, L]: scale, place b, lag tau.
+
+    A wavelet depends on tau - b alone, so 2L - 1 samples of it fill its whole matrix.
+    """
+    check_positive(omega0, "omega0")
+    offset = torch.arange(1 - n_lags, n_lags, device=scales.device, dtype=scales.dtype)
+    t = offset / scales[:, None]
+    envelope = math.pi**-0.25 * torch.exp(-(t**2) / 2) / scales[:, None].sqrt()
+    parts = (envelope * torch.cos(omega0 * t), envelope * torch.sin(omega0 * t))
+    real, imaginary = (part.unfold(-1, n_lags, 1).flip(1) for part in parts)
+    return real, imaginary
+
+
+@numeric
+def cone_of_influence(scales: Tensor, n_lags: int) -> Tensor:
+    """Where a scalogram can be trusted: at least `sqrt(2) a`, the e-folding distance, from either edge.
+
+    Source: Torrence & Compo (1998), section 3g.
+
+    Args:
+        scales: Scales in tokens, [S].
+        n_lags: Number of lags L.
+
+    Returns:
+        Bool [S, L], True where trusted.
+
+    Raises:
+        ValueError: A scale is not positive, or n_lags < 1.
+    """
+    check_positive(n_lags, "n_lags")
+    reach = math.sqrt(2) * positive_vector(scales, "scales")
+    place = torch.arange(n_lags, device=reach.device)
+    return torch.minimum(place, n_lags - 1 - place) >= reach[:, None]
+
+
+@numeric
+def dominant_scales(scalogram: Tensor, scales: Tensor, max_scales: int = 4) -> Tensor:
+    """Scales at which `E(a) = sum_b S(a, b)` has an interior local maximum, highest first.
+
+    Peaks closer than half an octave to a higher one are dropped. A maximum on the edge of the grid is not a scale:
+    it only says that the energy lies outside. Of a flat top the middle is taken.
+
+    Args:
+        scalogram: S(a, b), [S, L].
+        scales: Ascending scales in tokens, [S].
+        max_scales: How many to return at most.
+
+    Returns:
+        [m] with 0 <= m <= max_scales; empty when no scale stands out.
+
+    Raises:
+        ValueError: Shapes that do not fit, scales not ascending, non-finite values, or max_scales < 1.
+    """
+    energy = as_wide(scalogram, "scalogram")
+    grid = positive_vector(scales, "scales").to(energy.device)
+    if energy.ndim != 2 or len(energy) != len(grid):
+        raise ValueError(f"scalogram {tuple(energy.shape)} must have one row for each of the {len(grid)} scales")
+    if bool((grid.diff() <= 0).any()) or max_scales < 1:
+        raise ValueError(f"scales must ascend and max_scales be at least 1, got {grid.tolist()} and {max_scales}")
+    chosen: list[int] = []
+    for peak in _peaks(energy.sum(-1)):
+        if all(abs(math.log2(float(grid[peak] / grid[other]))) >= 0.5 - 1e-9 for other in chosen):
+            chosen.append(peak)
+    return as_float(scales, "scales")[chosen[:max_scales]]
+
+
+def _peaks(energy: Tensor) -> list[int]:
+    """Indices of the interior local maxima, highest first."""
+    top = float(energy.max()) if len(energy) else 0.0
+    if top <= 0:
+        return []
+    levels, lengths = torch.unique_consecutive((energy / (top * _PEAK_RESOLUTION)).round(), return_counts=True)
+    higher = levels.diff() > 0
+    middles = lengths.cumsum(0) - (lengths + 1) // 2
+    found = [k for k in range(1, len(levels) - 1) if higher[k - 1] and not higher[k]]
+    return [int(middles[k]) for k in sorted(found, key=lambda k: -float(levels[k]))]
+
+
+def mean_lag(lag_energy: Tensor, signed: bool = False) -> float:
+    """Centre of the energy over lags, `sum |tau| e(tau) / sum e(tau)`, in tokens.
+
+    Args:
+        lag_energy: Energy at each lag, the diagonal of R, [L].
+        signed: Whether the lags run from -(T - 1) to T - 1.
+
+    Returns:
+        The mean lag; NaN when there is no energy.
+
+    Raises:
+        ValueError: Not a vector of finite values of at least 0, or of even length though signed.
+
+    Example:
+        >>> mean_lag(torch.tensor([1.0, 0.0, 1.0]))
+        1.0
+    """
+    energy, distance = _lag_energy(lag_energy, signed)
+    total = float(energy.sum())
+    return float(energy @ distance) / total if total > 0 else math.nan
+
+
+def band_shares(lag_energy: Tensor, bands: Mapping[str, float], signed: bool = False) -> dict[str, float]:
+    """Share of the energy that each band of lags holds; the shares add up to 1.
+
+    The bands are cut at the geometric means of neighbouring centres, so they cover every lag once.
+
+    Args:
+        lag_energy: Energy at each lag, the diagonal of R, [L].
+        bands: Centre of each band in tokens, by name.
+        signed: Whether the lags run from -(T - 1) to T - 1; a band then holds both directions.
+
+    Returns:
+        Shares by name, in the order of `bands`; empty when there is no energy.
+
+    Raises:
+        ValueError: A centre that is not positive, two equal centres, or a bad `lag_energy` (see `mean_lag`).
+
+    Example:
+        >>> band_shares(torch.ones(40), {"fine": 4, "medium": 12, "coarse": 36})
+        {'fine': 0.175, 'medium': 0.35, 'coarse': 0.475}
+    """
+    centres = sorted(bands.values())
+    if not centres or centres[0] <= 0 or len(set(centres)) < len(centres):
+        raise ValueError(f"bands need distinct positive centres, got {dict(bands)}")
+    energy, distance = _lag_energy(lag_energy, signed)
+    total = float(energy.sum())
+    if total <= 0:
+        return {}
+    cuts = [0.0, *(math.sqrt(low * high) for low, high in pairwise(centres)), math.inf]
+    edges = {centre: (low, high) for centre, (low, high) in zip(centres, pairwise(cuts), strict=True)}
+    return {
+        name: float(energy[(distance >= edges[centre][0]) & (distance < edges[centre][1])].sum()) / total
+        for name, centre in bands.items()
+    }
+
+
+def _lag_energy(lag_energy: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
+    """Checked energy and |tau|, both float64 [L]."""
+    energy = as_wide(lag_energy, "lag_energy")
+    if energy.ndim != 1 or not len(energy) or (signed and len(energy) % 2 == 0) or bool((energy < 0).any()):
+        raise ValueError(
+            f"lag_energy must be a vector of values >= 0, of odd length if signed, got shape {tuple(energy.shape)}"
+        )
+    n_tokens = (len(energy) + 1) // 2 if signed else len(energy)
+    return energy, lags(n_tokens, signed, energy.device).abs().to(energy.dtype)
