@@ -1,1 +1,5 @@
 """Lightning callbacks."""
+
+from .scale_pod import ScalePODCallback, ScalePODWarning
+
+__all__ = ["ScalePODCallback", "ScalePODWarning"]

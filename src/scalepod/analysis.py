@@ -1,7 +1,8 @@
 """What the analysis of one layer found: a plain record, with the scalars that are logged from it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -46,7 +47,7 @@ class LayerAnalysis:
     bands: dict[str, float]
     """Share of the energy in each fixed band of lags; the shares add up to 1. Empty for a zero fluctuation."""
     mean_profile: Tensor
-    """Mean attention paid at each lag, [L]: averaged over documents and query rows."""
+    """Mean attention paid at each lag, [L]: averaged over documents and their queries; it adds up to 1."""
     lag_energy: Tensor
     """Fluctuation energy at each lag, diag R, [L]."""
 
@@ -99,6 +100,10 @@ class LayerAnalysis:
         """Effective rank H*(eps) of the lag spectrum, by eps."""
         return self._ranks(self.lag.eigenvalues, WHOLE)
 
+    def cpu(self) -> "LayerAnalysis":
+        """The same analysis with every tensor on the CPU."""
+        return replace(self, **{f.name: _to_cpu(getattr(self, f.name)) for f in fields(self)})
+
     def scalars(self) -> dict[str, float]:
         """The values that are logged, by name; an undefined value is left out, not logged as NaN."""
         found = {"energy": self.energy, "mean_lag": self.mean_lag}
@@ -120,6 +125,14 @@ class LayerAnalysis:
     def _ranks(self, eigenvalues: Tensor, window: str) -> dict[float, int]:
         spectrum = eigenvalues[self.window_names.index(window)]
         return {epsilon: int(effective_rank(spectrum, epsilon)) for epsilon in self.epsilons}
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, FieldPOD | LagPOD | SpectralFit):
+        return type(value)(*(tensor.cpu() for tensor in value))
+    return value
 
 
 def epsilon_name(epsilon: float) -> str:

@@ -1,0 +1,84 @@
+"""Scalars and pictures to every logger of a run, whatever it is; pictures that no logger takes go to a folder."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch.loggers import Logger
+from matplotlib.image import imsave
+from numpy.typing import NDArray
+
+from ..analysis import LayerAnalysis
+from ..figures import figure_to_array, modes_figure, overview_figure, scalogram_figure
+from ..store import atomic_write
+
+Image = NDArray[np.uint8]
+
+
+def layer_scalars(analyses: Mapping[str, LayerAnalysis], prefix: str) -> dict[str, float]:
+    """Every defined scalar of every layer as ``{prefix}_{quantity}/{layer}``."""
+    return {
+        f"{prefix}_{quantity}/{layer}": float(value)
+        for layer, analysis in analyses.items()
+        for quantity, value in analysis.scalars().items()
+    }
+
+
+def log_scalars(loggers: Sequence[Logger], scalars: Mapping[str, float], step: int) -> None:
+    """Write scalars to every logger at the given step."""
+    for logger in loggers:
+        logger.log_metrics(dict(scalars), step=step)
+        logger.save()
+
+
+def draw(analyses: Mapping[str, LayerAnalysis], prefix: str, step: int) -> dict[str, Image]:
+    """The pictures of one firing by tag: two a layer and an overview, RGB [height, width, 3].
+
+    Args:
+        analyses: Analyses by layer name.
+        prefix: First part of the tags.
+        step: Optimizer steps taken, for the titles.
+    """
+    images = {}
+    for layer, analysis in analyses.items():
+        title = f"{layer}, step {step}"
+        images[f"{prefix}_modes/{layer}"] = figure_to_array(modes_figure(analysis, title))
+        images[f"{prefix}_scalogram/{layer}"] = figure_to_array(scalogram_figure(analysis, title))
+    images[f"{prefix}_overview"] = figure_to_array(overview_figure(analyses, f"step {step}"))
+    return images
+
+
+def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int, folder: Path) -> None:
+    """Give pictures to the loggers that take them; where one does not, or there is none, write PNG files.
+
+    Args:
+        loggers: The loggers of the run.
+        images: RGB pictures by tag.
+        step: The x of the loggers.
+        folder: Where the files go; a tag's slashes become part of the file name.
+    """
+    writers = [_image_writer(logger) for logger in loggers]
+    for writer in writers:
+        if writer is not None:
+            for tag, image in images.items():
+                writer(tag, image, step)
+    if not writers or None in writers:
+        for tag, image in images.items():
+            with atomic_write(folder / f"{tag.replace('/', '.')}.png") as file:
+                imsave(file, image, format="png")
+
+
+def _image_writer(logger: Logger) -> Callable[[str, Image, int], Any] | None:
+    if hasattr(logger, "log_image"):  # Weights & Biases and those that follow it
+        return lambda tag, image, step: logger.log_image(key=tag, images=[image], step=step)
+    experiment = getattr(logger, "experiment", None)
+    if hasattr(experiment, "add_image"):  # TensorBoard and those that follow it
+        return lambda tag, image, step: experiment.add_image(tag, image, step, dataformats="HWC")
+    return None
+
+
+def as_metrics(scalars: Mapping[str, float]) -> dict[str, torch.Tensor]:
+    """Scalars in the form of ``trainer.callback_metrics``."""
+    return {name: torch.tensor(value) for name, value in scalars.items()}

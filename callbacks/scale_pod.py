@@ -1,0 +1,284 @@
+"""The callback that shows what the attention of a model does while the model trains."""
+
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from ..analysis import LayerAnalysis
+from ..capture import capture_attention
+from ..capture.padding import valid_tokens
+from ..monitor import DEFAULT_BANDS, ScalePOD, check_options
+from ..store import save_analyses
+from .documents import HeldOutBatch, batch_size, find_source, held_out_batches
+from .forward import Forward, default_forward, unnoticed
+from .reporting import as_metrics, draw, layer_scalars, log_images, log_scalars
+
+
+class ScalePODWarning(UserWarning):
+    """Something the callback could not see or do; training goes on."""
+
+
+class ScalePODCallback(L.Callback):
+    r"""Capture the attention of every layer on held-out text, analyse it, and log how complex each layer is.
+
+    It attaches to any LightningModule without edits. It fires once before the first step, then every ``every_n_steps``
+    optimizer steps, and once at the end of training; training itself does not notice (the same losses and weights, bit
+    for bit, as without it). Points land on the x that ``self.log`` of the same batch has: n - 1 after n steps.
+
+    Logged for every layer, as ``scalepod_{quantity}/{layer}``, to every logger and to ``trainer.callback_metrics``;
+    ``{layer}`` is ``01_<module path>`` and so on in the order of the calls, and an undefined value is left out:
+
+    - ``energy``: mean energy of the fluctuation of the attention between documents.
+    - ``mean_lag``: centre of that energy, tokens back.
+    - ``dominant_lag``: lag of the highest peak of the scalogram; absent while no scale stands out.
+    - ``band_fine``, ``band_medium``, ``band_coarse``: share of the energy at short, middle and long lags.
+    - ``t_spec``, ``lag_t_spec``: spectral concentration index T_spec = 1 / beta of the field and the lag spectrum.
+    - ``h_star_0.10``, ``lag_h_star_0.10`` and so on: effective rank, modes needed to leave 10 % of the energy.
+    - the last four with ``_fine``, ``_medium``, ``_coarse`` behind: the same of that band alone.
+
+    And ``scalepod_seconds``, what the firing took until there. Pictures: ``scalepod_modes/{layer}``,
+    ``scalepod_scalogram/{layer}``, ``scalepod_overview``; to the loggers that take pictures, else to files. Every
+    firing also writes its numbers to ``scalepod/step_<step>.npz`` in the run's folder.
+
+    Attributes:
+        analyses: The newest analysis of every layer, by layer name.
+        notes: What the last capture skipped or found odd, in words.
+
+    Args:
+        every_n_steps: Optimizer steps between two firings; None for only the first and the last.
+        every_n_epochs: Fire at the end of every n-th epoch instead of counting steps.
+        n_snapshots: Held-out documents; the same ones at every firing. The field spectrum has at most one less modes.
+        dataloader: Held-out documents: a DataLoader, an iterable of batches, or one batch. By default the run's
+            validation data, evenly spread windows of it where it can be indexed, else its first.
+        forward_fn: Runs the module on a batch, ``forward_fn(module, batch)``. By default ``module.attention_forward``
+            where defined, else ``forward`` by its signature, else ``validation_step``.
+        include: Globs of layer names to look at; None for all.
+        exclude: Globs of layer names to leave out.
+        heads: "mean" averages the heads of a layer; "each" analyses every head as a layer of its own, ``name/h3``.
+        omega0: Centre frequency of the Morlet wavelet.
+        bands: Centres of the fixed lag bands, in tokens, by name.
+        epsilons: Residual energies for the effective ranks.
+        fit_range: First and last mode of the power-law fits.
+        burn_in: Leading queries left out of the lag covariance and the field POD.
+        n_modes: Modes kept and drawn.
+        field: Whether to run the field POD, which keeps 4 N T^2 bytes a layer.
+        images: Whether to draw.
+        save_dir: Folder for results and pictures; by default ``scalepod`` in the run's folder.
+        on_error: "warn" turns a failure into one warning with its traceback, puts everything back and tries again
+            at the next firing; "raise" lets it end the training.
+        prefix: First part of every logged name; give each of two callbacks in one trainer its own.
+
+    Raises:
+        ValueError: From the constructor, for options that make no sense.
+
+    Example::
+
+        trainer = L.Trainer(callbacks=[ScalePODCallback(every_n_steps=500)])
+        trainer.fit(model, datamodule=data)
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 500,
+        every_n_epochs: int | None = None,
+        n_snapshots: int = 150,
+        dataloader: Any = None,
+        forward_fn: Forward | None = None,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] = (),
+        heads: Literal["mean", "each"] = "mean",
+        omega0: float = 6.0,
+        bands: Mapping[str, float] = DEFAULT_BANDS,
+        epsilons: Sequence[float] = (0.10, 0.05, 0.01),
+        fit_range: tuple[int, int] = (1, 30),
+        burn_in: int = 0,
+        n_modes: int = 3,
+        field: bool = True,
+        images: bool = True,
+        save_dir: str | Path | None = None,
+        on_error: Literal["warn", "raise"] = "warn",
+        prefix: str = "scalepod",
+    ) -> None:
+        super().__init__()
+        for name, value in {"every_n_steps": every_n_steps, "every_n_epochs": every_n_epochs}.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1 or None: got {value}")
+        if n_snapshots < 2:
+            raise ValueError(f"n_snapshots must be at least 2, fluctuations need two documents: got {n_snapshots}")
+        for name, given, known in (("on_error", on_error, ("warn", "raise")), ("heads", heads, ("mean", "each"))):
+            if given not in known:
+                raise ValueError(f"{name} must be one of {known}: got {given!r}")
+        check_options(n_modes, omega0, bands, epsilons, fit_range, burn_in)
+        self.every_n_steps = None if every_n_epochs else every_n_steps
+        self.every_n_epochs = every_n_epochs
+        self.n_snapshots, self.dataloader, self.forward_fn = n_snapshots, dataloader, forward_fn
+        self.include, self.exclude, self.heads = include, exclude, heads
+        self.images, self.save_dir, self.on_error, self.prefix = images, save_dir, on_error, prefix
+        self.options: dict[str, Any] = {
+            "n_modes": n_modes,
+            "omega0": omega0,
+            "bands": dict(bands),
+            "epsilons": tuple(epsilons),
+            "fit_range": (fit_range[0], fit_range[1]),
+            "burn_in": burn_in,
+            "field": field,
+        }
+        self.analyses: dict[str, LayerAnalysis] = {}
+        self.notes: list[str] = []
+        self._documents: list[HeldOutBatch] | None = None
+        self._last_step: int | None = None
+
+    @property
+    def state_key(self) -> str:
+        """Where the state lies in a checkpoint: callbacks of different prefixes keep separate states."""
+        return self._generate_state_key(prefix=self.prefix)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step of the last firing, so that a resumed run does not fire twice for one step."""
+        return {"last_step": self._last_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a checkpoint."""
+        self._last_step = state_dict["last_step"]
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Fire before the first step; a resumed run has done that already."""
+        if self._last_step is None:
+            self._fire(trainer, pl_module, x=_stepped(trainer))
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Fire when the optimizer steps taken pass a multiple of ``every_n_steps``."""
+        n, last = self.every_n_steps, self._last_step or 0
+        if n is not None and trainer.global_step // n > last // n:
+            self._fire(trainer, pl_module, x=_stepped(trainer))
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Fire at the end of every n-th epoch."""
+        if self.every_n_epochs and (trainer.current_epoch + 1) % self.every_n_epochs == 0:
+            self._fire(trainer, pl_module, x=max(_stepped(trainer) - 1, 0))
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Fire for the trained model."""
+        self._fire(trainer, pl_module, x=max(_stepped(trainer) - 1, 0))
+
+    def _fire(self, trainer: L.Trainer, module: L.LightningModule, x: int) -> None:
+        step = trainer.global_step
+        if step == self._last_step:
+            return
+        self._last_step = step
+        started = time.perf_counter()
+        try:
+            self._analyse(trainer, module)
+            self._report(trainer, started, step, x)
+        except Exception:
+            if self.on_error == "raise":
+                raise
+            warnings.warn(
+                f"ScalePODCallback could not do its work at step {step}; training goes on, and it tries again next "
+                f"time (on_error='raise' stops instead).\n{traceback.format_exc()}",
+                ScalePODWarning,
+                stacklevel=2,
+            )
+
+    def _analyse(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        failure: Exception | None = None
+        monitors: dict[str, ScalePOD] = {}
+        try:
+            monitors = self._capture(trainer, module)
+        except Exception as error:
+            failure = error
+        # No process may go on into the collectives below while another has left.
+        if not trainer.strategy.reduce_boolean_decision(failure is None):
+            raise failure or RuntimeError("the capture failed in another process, which says why")
+        for name, n_tokens in _agree(trainer, {name: monitor.n_tokens for name, monitor in monitors.items()}).items():
+            monitors[name].grow(n_tokens)
+        analyses = {}
+        for i, (name, monitor) in enumerate(monitors.items(), start=1):
+            try:
+                analyses[f"{i:02d}_{name}"] = monitor.compute()
+            except ValueError as error:
+                failure = error
+                self.notes.append(f"{name}: {error}")
+        if not analyses and failure is not None:
+            raise failure
+        self.analyses = analyses
+
+    def _capture(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, ScalePOD]:
+        """Run the held-out documents of this process; one monitor a layer, in the order of the calls."""
+        monitors: dict[str, ScalePOD] = {}
+        self.notes = []
+        forward = self.forward_fn or default_forward
+        with unnoticed(trainer, module):
+            for held_out in self._fetch(trainer):
+                batch = trainer.precision_plugin.convert_input(held_out.batch)
+                batch = trainer.strategy.batch_to_device(batch)
+                size = batch_size(batch)
+                with (
+                    trainer.precision_plugin.forward_context(),
+                    capture_attention(
+                        module, batch_size=size, include=self.include, exclude=self.exclude, heads=self.heads
+                    ) as record,
+                ):
+                    forward(module, batch)
+                self._add(monitors, record.result(strict=True), batch, size, held_out.n_documents)
+                self.notes += [note for note in record.notes if note not in self.notes]
+        return monitors
+
+    def _add(
+        self, monitors: dict[str, ScalePOD], maps: Mapping[str, Tensor], batch: Any, size: int, n_documents: int
+    ) -> None:
+        for name, attn in maps.items():
+            if name not in monitors:
+                monitors[name] = ScalePOD(**self.options).to(attn.device)
+            # A layer that cuts a document into windows brings several maps a document.
+            used = n_documents * (attn.size(0) // size)
+            valid = valid_tokens(batch, attn.size(-1)) if attn.size(0) == size else None
+            monitors[name].update(attn[:used], None if valid is None else valid[:used])
+
+    def _fetch(self, trainer: L.Trainer) -> list[HeldOutBatch]:
+        if self._documents is None:
+            source = find_source(trainer) if self.dataloader is None else self.dataloader
+            self._documents = held_out_batches(source, self.n_snapshots, trainer.global_rank, trainer.world_size)
+        return self._documents
+
+    def _report(self, trainer: L.Trainer, started: float, step: int, x: int) -> None:
+        folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / "scalepod")
+        scalars = layer_scalars(self.analyses, self.prefix)
+        scalars[f"{self.prefix}_seconds"] = time.perf_counter() - started
+        trainer.callback_metrics.update(as_metrics(scalars))
+        if not trainer.is_global_zero:
+            return
+        log_scalars(trainer.loggers, scalars, x)
+        if not trainer.fast_dev_run:
+            save_analyses(folder / f"step_{step:08d}.npz", self.analyses, step=step)
+        if self.images:
+            log_images(trainer.loggers, draw(self.analyses, self.prefix, step), x, folder / f"step_{step:08d}")
+
+
+def _stepped(trainer: L.Trainer) -> int:
+    """The x at which Lightning would log now: batches that led to a step, whatever the number of optimizers."""
+    return trainer.fit_loop.epoch_loop._batches_that_stepped
+
+
+def _agree(trainer: L.Trainer, tokens: dict[str, int]) -> dict[str, int]:
+    """The longest document of every layer over all processes.
+
+    Raises:
+        RuntimeError: If the processes saw different layers, since their sums could not be added.
+    """
+    if trainer.world_size == 1:
+        return tokens
+    everyone: list[dict[str, int]] = [{} for _ in range(trainer.world_size)]
+    torch.distributed.all_gather_object(everyone, tokens)
+    if any(list(other) != list(everyone[0]) for other in everyone):
+        raise RuntimeError(f"the processes saw different layers: {[list(other) for other in everyone]}")
+    return {name: max(other[name] for other in everyone) for name in tokens}
