@@ -1,0 +1,74 @@
+"""Attention maps that are made one head and a few samples at a time, so that little memory is needed."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class HeadMaps:
+    """The attention of one call, [B, H, Tq, Tk], as a recipe."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    dtype: torch.dtype
+    """float64 when the model computes in it, else float32."""
+    device: torch.device
+    compute: Callable[[slice, int], Tensor]
+    """Probabilities [b, Tq, Tk] of a slice of the samples and one head."""
+
+    def mean(self, byte_budget: int) -> Tensor:
+        """Average over the heads, [B, Tq, Tk]."""
+        total = torch.zeros(self.batch, self.queries, self.keys, dtype=self.dtype, device=self.device)
+        for samples in self._chunks(byte_budget):
+            for head in range(self.heads):
+                total[samples].add_(self.compute(samples, head), alpha=1.0 / self.heads)
+        return total
+
+    def each(self, byte_budget: int) -> Iterator[Tensor]:
+        """The heads one after the other, each [B, Tq, Tk]."""
+        for head in range(self.heads):
+            yield torch.cat([self.compute(samples, head) for samples in self._chunks(byte_budget)])
+
+    def _chunks(self, byte_budget: int) -> Iterator[slice]:
+        """Slices of the samples whose scratch memory (scores, mask, probabilities) stays within the budget."""
+        one_sample = 3 * self.queries * self.keys * self.dtype.itemsize
+        step = max(1, byte_budget // max(one_sample, 1))
+        for start in range(0, self.batch, step):
+            yield slice(start, min(start + step, self.batch))
+
+
+def maps_of_tensor(probs: Tensor, batch_size: int | None) -> HeadMaps:
+    """Probabilities that exist as a tensor [..., Tq, Tk], whatever the layout of their leading axes."""
+    probs = batch_first(probs.detach(), batch_size)
+    dtype = working_dtype(probs)
+    batch, heads, queries, keys = probs.shape
+    return HeadMaps(
+        batch, heads, queries, keys, dtype, probs.device, lambda samples, head: probs[samples, head].to(dtype)
+    )
+
+
+def batch_first(tensor: Tensor, batch_size: int | None) -> Tensor:
+    """View of [..., X, Y] as [B, H, X, Y].
+
+    The batch is the first axis, or, if that has another size than ``batch_size``, the first one that has it. A
+    three-dimensional [B * H, X, Y] is taken apart when the batch size is known; all other leading axes are heads.
+    """
+    while tensor.dim() < 3:
+        tensor = tensor.unsqueeze(0)
+    lead = list(tensor.shape[:-2])
+    if batch_size and lead[0] != batch_size:
+        if batch_size in lead:
+            tensor = tensor.movedim(lead.index(batch_size), 0)
+        elif len(lead) == 1 and lead[0] % batch_size == 0:
+            tensor = tensor.reshape(batch_size, -1, *tensor.shape[1:])
+    return tensor.unsqueeze(1) if tensor.dim() == 3 else tensor.flatten(1, -3)
+
+
+def working_dtype(tensor: Tensor) -> torch.dtype:
+    """The type in which probabilities are computed: float64 for float64, float32 for everything else."""
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
