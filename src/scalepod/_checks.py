@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -14,16 +15,24 @@ R = TypeVar("R")
 def numeric(function: Callable[P, R]) -> Callable[P, R]:
     """Run `function` without gradients and with autocast off, whatever context the caller is in.
 
-    Inside `torch.autocast` even a float32 matrix product comes back as bfloat16, three digits of an eigenvalue.
+    Inside `torch.autocast` even a product of float32 matrices comes back as bfloat16, with 8 bits of a value.
     """
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        devices = {value.device.type for value in (*args, *kwargs.values()) if isinstance(value, Tensor)}
-        with torch.no_grad(), torch.autocast(next(iter(devices), "cpu"), enabled=False):
+        with ExitStack() as contexts:
+            contexts.enter_context(torch.no_grad())
+            for device in _device_types((*args, *kwargs.values())):
+                contexts.enter_context(torch.autocast(device, enabled=False))
             return function(*args, **kwargs)
 
     return wrapped
+
+
+def _device_types(values: tuple[object, ...]) -> set[str]:
+    """Kinds of device that the tensors among the values, and in the tuples among them, are on."""
+    flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]
+    return {item.device.type for item in flat if isinstance(item, Tensor)}
 
 
 def wide_dtype(device: torch.device) -> torch.dtype:
@@ -41,8 +50,10 @@ def as_float(tensor: Tensor, name: str) -> Tensor:
 
 
 def as_wide(tensor: Tensor, name: str) -> Tensor:
-    """`as_float`, then to the widest dtype of the device, with a check that every value is finite."""
-    wide = as_float(tensor, name).to(wide_dtype(tensor.device))
+    """Detach, convert to the widest dtype of the device (integers too), and check that every value is finite."""
+    if tensor.is_complex():
+        raise TypeError(f"{name} must be real, got {tensor.dtype}")
+    wide = tensor.detach().to(wide_dtype(tensor.device))
     check_finite(wide, name)
     return wide
 
@@ -63,7 +74,7 @@ def check_square(tensor: Tensor, name: str) -> None:
 def as_snapshots(
     attn: Tensor, valid: Tensor | None = None, name: str = "attn", minimum: int = 1
 ) -> tuple[Tensor, Tensor | None]:
-    """Check a stack of square fields [N, T, T] and zero its rows that are not valid; `valid` is None if all rows are."""
+    """Check a stack of square fields [N, T, T]; rows that are not valid become 0, and `valid` None where all are."""
     x = as_float(attn, name)
     if x.ndim != 3:
         raise ValueError(f"{name} must have 3 dimensions, snapshot, query and key, got shape {tuple(x.shape)}")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ._checks import as_float, as_snapshots, check_burn_in, check_square, numeric, wide_dtype
 
-_QUERY_BLOCK = 16  # queries whose lag rows share one matrix product: fewer products, little padding
+_QUERY_BLOCK = 8  # queries whose lag rows share one matrix product: fewer products, little padding
 
 
 @numeric
@@ -94,8 +94,9 @@ def reynolds(attn: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]
     x, valid = as_snapshots(attn, valid, minimum=2)
     mean = _mean_field(x, valid)
     fluctuation = torch.empty_like(x, memory_format=torch.contiguous_format)
+    difference = torch.empty_like(mean)
     for snapshot, out in zip(x, fluctuation, strict=True):
-        out.copy_(snapshot - mean)
+        out.copy_(torch.sub(snapshot, mean, out=difference))
     if valid is not None:
         fluctuation.mul_(valid[..., None])
     return mean.to(x.dtype), fluctuation
@@ -170,7 +171,9 @@ def lag_moments(attn: Tensor, valid: Tensor | None = None, burn_in: int = 0, sig
     x, valid = as_snapshots(attn, valid)
     n, n_tokens, _ = x.shape
     second = _second_moment(x, signed, burn_in)
-    total = x.sum(0, dtype=second.dtype)
+    total = second.new_zeros(n_tokens, n_tokens)
+    for snapshot in x:
+        total += snapshot
     counts = torch.full((n_tokens,), n, device=x.device) if valid is None else valid.sum(0)
     total[:burn_in] = 0
     counts[:burn_in] = 0

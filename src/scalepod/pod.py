@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C import _LinAlgError as LinAlgError
 
 from ._checks import (
     as_covariance,
@@ -19,6 +18,7 @@ from ._checks import (
 )
 from .field import lags, reynolds
 
+_NoConvergence = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, but not in the stubs
 _LAG_BLOCK = 32  # Gram matrices held at a time
 _QUERY_BLOCK = 32  # query rows held in float64 at a time
 _TIE = 1e-3  # entries this close to the largest, relatively, count as equally large when the sign is chosen
@@ -120,11 +120,12 @@ def field_pod(
         ValueError: See `reynolds`; windows not [M, T] or not finite; n_modes < 0; burn_in that leaves no query.
     """
     mean, u = reynolds(attn, valid)
+    causal = bool(attn.min() >= 0) and not bool(mean.triu(1).any())  # a mean of 0 over values >= 0: all are 0
     n, n_tokens, _ = u.shape
     check_burn_in(burn_in, n_tokens)
     u[:, :burn_in] = 0
     window = _as_windows(windows, n_tokens, n_modes, u.device)
-    values, vectors = _eigen(_windowed_gram(u, window) / n, max(n, n_tokens**2), n - 1)
+    values, vectors = _eigen(_windowed_gram(u, window, causal) / n, max(n, n_tokens**2), n - 1)
     values_kept, vectors = _leading(values, vectors, n_modes)
     amplitude = (n * values_kept).sqrt()
     weight = torch.where(amplitude > 0, 1 / amplitude, 0.0)[..., None] * vectors
@@ -206,21 +207,21 @@ def _as_windows(windows: Tensor | None, n_tokens: int, n_modes: int, device: tor
     return window
 
 
-def _windowed_gram(u: Tensor, window: Tensor) -> Tensor:
-    """`sum_tau g_m(tau)^2 G_tau`, [M, N, N], lag by lag, in float64."""
+def _windowed_gram(u: Tensor, window: Tensor, causal: bool) -> Tensor:
+    """`sum_tau g_m(tau)^2 G_tau`, [M, N, N], lag by lag, in the dtype of `window`."""
     n, n_tokens, _ = u.shape
     squared = window.square()
     total = window.new_zeros(len(window), n * n)
+    grams = window.new_empty(min(_LAG_BLOCK, n_tokens), n, n)
     for low in range(0, n_tokens, _LAG_BLOCK):
         taus = range(low, min(low + _LAG_BLOCK, n_tokens))
-        grams = window.new_empty(len(taus), n, n)
-        for out, tau in zip(grams, taus, strict=True):
+        for out, tau in zip(grams, taus, strict=False):
             rows = u.diagonal(-tau, 1, 2)
-            if tau:
+            if tau and not causal:
                 rows = torch.cat([rows, u.diagonal(tau, 1, 2)], 1)
             rows = rows.to(window.dtype)
             torch.mm(rows, rows.mT, out=out)
-        total += squared[:, low : low + len(taus)] @ grams.flatten(1)
+        total += squared[:, low : low + len(taus)] @ grams[: len(taus)].flatten(1)
     return total.view(-1, n, n)
 
 
@@ -229,7 +230,7 @@ def _eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
     try:
         values, vectors = torch.linalg.eigh(matrices)
         values, vectors = values.flip(-1), vectors.flip(-1)
-    except LinAlgError:  # the solver did not converge; of a covariance the singular values are the same
+    except _NoConvergence:  # the singular values of a covariance are its eigenvalues
         vectors, values, _ = torch.linalg.svd(matrices)
     floor = size * torch.finfo(values.dtype).eps * values[..., :1]
     values = torch.where(values > floor, values, 0.0)

@@ -74,8 +74,13 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
     """Energy at scale a around lag b, `S(a, b) = psi_ab^H R psi_ab / n_queries`.
 
     With `psi_ab(tau) = a^(-1/2) pi^(-1/4) exp(i omega0 (tau - b) / a) exp(-((tau - b) / a)^2 / 2)`, sampled exactly,
-    this quadratic form equals the mean over snapshots and queries of |W(a, b)|^2, W being the wavelet transform of a
-    lag row (taken as 0 outside its lags), without transforming any row.
+    this equals the mean over snapshots and queries of |W(a, b)|^2, W being the wavelet transform of a lag row (taken as
+    0 outside its lags), without transforming any row. The product of two Gaussians is one of their middle and one of
+    their distance, so that with p = tau + tau' and d = tau - tau'
+
+        `S(a, b) = sum_p exp(-(p / 2 - b)^2 / a^2) sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R / (a sqrt(pi) n_queries)`
+
+    which takes S L^2 operations where the quadratic form takes S L^3.
 
     Args:
         R: Lag covariance, [L, L] (see `scalepod.field.lag_covariance`).
@@ -90,11 +95,21 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
         ValueError: R is not square, symmetric and finite, or a scale, omega0 or n_queries is not positive.
     """
     covariance = as_covariance(R)
-    kernel = wavelet(positive_vector(scales, "scales").to(covariance.device), len(covariance), omega0)
-    check_positive(len(covariance) if n_queries is None else n_queries, "n_queries")
-    energy = sum(((part @ covariance) * part).sum(-1) for part in kernel)
-    assert isinstance(energy, Tensor)
-    return energy / (n_queries or len(covariance))
+    n_lags = len(covariance)
+    a = positive_vector(scales, "scales").to(covariance)[:, None]
+    n_queries = n_lags if n_queries is None else n_queries
+    check_positive(n_queries, "n_queries")
+    check_positive(omega0, "omega0")
+    later, earlier = torch.tril_indices(n_lags, n_lags, device=a.device)
+    pairs = covariance.new_zeros(2 * n_lags - 1, n_lags)  # by p and |d|
+    pairs[later + earlier, later - earlier] = covariance[later, earlier]
+    pairs[:, 1:] *= 2
+    distance = torch.arange(n_lags, device=a.device) / a
+    across = (torch.cos(omega0 * distance) * torch.exp(-((distance / 2) ** 2))) @ pairs.mT  # [S, 2L - 1]
+    middle = torch.arange(2 - 2 * n_lags, 2 * n_lags - 1, device=a.device) / (2 * a)  # all p / 2 - b, in scales
+    along = torch.exp(-(middle**2)) / (a * math.sqrt(math.pi))
+    places = [kernel.unfold(0, 2 * n_lags - 1, 2).flip(0) @ row for kernel, row in zip(along, across, strict=True)]
+    return torch.stack(places).clamp(min=0) / n_queries
 
 
 def wavelet(scales: Tensor, n_lags: int, omega0: float) -> tuple[Tensor, Tensor]:

@@ -65,8 +65,7 @@ def spectral_concentration(eigenvalues: Tensor, fit_range: tuple[int, int] = (1,
         raise ValueError(f"fit_range must be (first, last) with 1 <= first < last, got {fit_range}")
     spectrum = _descending(eigenvalues)
     length = spectrum.shape[-1]
-    eps = torch.finfo(torch.promote_types(eigenvalues.dtype, torch.float32)).eps
-    used = spectrum > length * eps * spectrum[..., :1]
+    used = spectrum > length * _eps(eigenvalues) * spectrum[..., :1]
     used, spectrum = used[..., first - 1 : last], spectrum[..., first - 1 : last]
     rank = torch.arange(first, first + spectrum.shape[-1], device=spectrum.device, dtype=spectrum.dtype)
     return _fit_line(rank.log().expand_as(spectrum), torch.where(used, spectrum, 1.0).log(), used)
@@ -121,6 +120,11 @@ def _descending(eigenvalues: Tensor) -> Tensor:
     spectrum = as_wide(eigenvalues, "eigenvalues")
     if spectrum.ndim == 0 or spectrum.shape[-1] == 0:
         raise ValueError(f"eigenvalues must have a last dimension that is not empty, got {tuple(spectrum.shape)}")
-    if bool((spectrum.diff(dim=-1) > 0).any()):
+    rounding = spectrum.shape[-1] * _eps(eigenvalues) * spectrum[..., :1].abs()
+    if bool((spectrum.diff(dim=-1) > rounding).any()):
         raise ValueError(f"eigenvalues of shape {tuple(spectrum.shape)} must descend along the last dimension")
     return spectrum
+
+
+def _eps(eigenvalues: Tensor) -> float:
+    return torch.finfo(torch.promote_types(eigenvalues.dtype, torch.float32)).eps
