@@ -20,21 +20,14 @@ Forward = Callable[[L.LightningModule, Any], Any]
 def unnoticed(trainer: L.Trainer, module: L.LightningModule) -> Iterator[None]:
     """Evaluation mode without gradients, without logging, and with everything put back at the end."""
     loggers = trainer.loggers
-    silenced = ("log", "log_dict")
-    own = {name: vars(module)[name] for name in silenced if name in vars(module)}
     with held_out(module, module.device):
         trainer.loggers = [DummyLogger() for _ in loggers]
-        for name in silenced:
+        for name in ("log", "log_dict"):  # held_out takes them off again, like every attribute that was set inside
             object.__setattr__(module, name, lambda *args, **kwargs: None)
         try:
             yield
         finally:
             trainer.loggers = loggers
-            for name in silenced:
-                if name in own:
-                    object.__setattr__(module, name, own[name])
-                else:
-                    object.__delattr__(module, name)
 
 
 def default_forward(module: L.LightningModule, batch: Any) -> Any:

@@ -50,21 +50,21 @@ def draw(analyses: Mapping[str, LayerAnalysis], prefix: str, step: int) -> dict[
     return images
 
 
-def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int, folder: Path) -> None:
+def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int, folder: Path | None) -> None:
     """Give pictures to the loggers that take them; where one does not, or there is none, write PNG files.
 
     Args:
         loggers: The loggers of the run.
         images: RGB pictures by tag.
         step: The x of the loggers.
-        folder: Where the files go; a tag's slashes become part of the file name.
+        folder: Where the files go; None for no files. A tag's slashes become dots of the file name.
     """
     writers = [_image_writer(logger) for logger in loggers]
     for writer in writers:
         if writer is not None:
             for tag, image in images.items():
                 writer(tag, image, step)
-    if not writers or None in writers:
+    if folder is not None and (not writers or None in writers):
         for tag, image in images.items():
             with atomic_write(folder / f"{tag.replace('/', '.')}.png") as file:
                 imsave(file, image, format="png")

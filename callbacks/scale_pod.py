@@ -133,6 +133,7 @@ class ScalePODCallback(L.Callback):
         self.analyses: dict[str, LayerAnalysis] = {}
         self.notes: list[str] = []
         self._documents: list[HeldOutBatch] | None = None
+        self._said: set[str] = set()
         self._last_step: int | None = None
 
     @property
@@ -211,6 +212,14 @@ class ScalePODCallback(L.Callback):
         if not analyses and failure is not None:
             raise failure
         self.analyses = analyses
+        self._say_notes(trainer)
+
+    def _say_notes(self, trainer: L.Trainer) -> None:
+        """Warn of what was found odd, once for each oddity."""
+        news = [note for note in self.notes if note not in self._said]
+        self._said |= set(news)
+        if news and trainer.is_global_zero:
+            warnings.warn("ScalePODCallback: " + "; ".join(news), ScalePODWarning, stacklevel=2)
 
     def _capture(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, ScalePOD]:
         """Run the held-out documents of this process; one monitor a layer, in the order of the calls."""
@@ -225,7 +234,12 @@ class ScalePODCallback(L.Callback):
                 with (
                     trainer.precision_plugin.forward_context(),
                     capture_attention(
-                        module, batch_size=size, include=self.include, exclude=self.exclude, heads=self.heads
+                        module,
+                        batch_size=size,
+                        batch=batch,
+                        include=self.include,
+                        exclude=self.exclude,
+                        heads=self.heads,
                     ) as record,
                 ):
                     forward(module, batch)
@@ -252,6 +266,7 @@ class ScalePODCallback(L.Callback):
 
     def _report(self, trainer: L.Trainer, started: float, step: int, x: int) -> None:
         folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / "scalepod")
+        name = f"step_{step:08d}"
         scalars = layer_scalars(self.analyses, self.prefix)
         scalars[f"{self.prefix}_seconds"] = time.perf_counter() - started
         trainer.callback_metrics.update(as_metrics(scalars))
@@ -259,9 +274,10 @@ class ScalePODCallback(L.Callback):
             return
         log_scalars(trainer.loggers, scalars, x)
         if not trainer.fast_dev_run:
-            save_analyses(folder / f"step_{step:08d}.npz", self.analyses, step=step)
+            save_analyses(folder / f"{name}.npz", self.analyses, step=step)
         if self.images:
-            log_images(trainer.loggers, draw(self.analyses, self.prefix, step), x, folder / f"step_{step:08d}")
+            images = draw(self.analyses, self.prefix, step)
+            log_images(trainer.loggers, images, x, None if trainer.fast_dev_run else folder / name)
 
 
 def _stepped(trainer: L.Trainer) -> int:

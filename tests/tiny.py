@@ -41,11 +41,14 @@ class TinyModule(L.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss = F.cross_entropy(self(batch[0]).flatten(0, 1), batch[1].flatten())
-        self.losses.append(loss.item())
         self.log("train_loss", loss)
         return loss
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if outputs:
+            self.losses.append(outputs["loss"].item())
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         self.log("val_loss", F.cross_entropy(self(batch[0]).flatten(0, 1), batch[1].flatten()))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

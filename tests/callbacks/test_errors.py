@@ -17,7 +17,7 @@ from scalepod.callbacks import ScalePODCallback, ScalePODWarning, scale_pod
         ({"heads": "all"}, "heads must be one of"),
         ({"n_modes": 0}, "n_modes must be at least 1: got 0"),
         ({"omega0": 2.0}, "omega0 must be at least 5"),
-        ({"bands": {"fine": -4}}, "bands must be positive lags"),
+        ({"bands": {"fine": -4}}, "bands must be distinct positive lags"),
         ({"bands": {"whole": 4}}, "no band may be called 'whole'"),
         ({"epsilons": (1.0,)}, r"epsilons must lie in \[0, 1\)"),
         ({"fit_range": (30, 1)}, "fit_range must be two modes"),

@@ -24,7 +24,12 @@ QUANTITIES = {
 def watch(tmp_path, logger, max_steps=4, callbacks=(), **kwargs):
     callback = ScalePODCallback(every_n_steps=2, n_snapshots=12, on_error="raise", **kwargs)
     trainer = tiny_trainer(
-        tmp_path, max_steps=max_steps, callbacks=[callback, *callbacks], logger=logger, log_every_n_steps=1
+        tmp_path,
+        max_steps=max_steps,
+        callbacks=[callback, *callbacks],
+        logger=logger,
+        log_every_n_steps=1,
+        enable_checkpointing=bool(callbacks),
     )
     trainer.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1))
     return callback, trainer
@@ -57,7 +62,8 @@ def test_tensorboard_gets_every_scalar_and_picture_at_every_firing(tmp_path):
 
 def test_a_logger_without_pictures_gets_the_scalars_and_the_folder_the_pictures(tmp_path):
     _, trainer = watch(tmp_path, [CSVLogger(tmp_path, name="csv", version=0), TensorBoardLogger(tmp_path, "tb")])
-    rows = list(csv.DictReader((tmp_path / "csv" / "version_0" / "metrics.csv").open()))
+    with (tmp_path / "csv" / "version_0" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows if row["scalepod_seconds"]] == [0, 1, 3]
     assert len(list((tmp_path / "csv" / "version_0" / "scalepod" / "step_00000004").glob("*.png"))) == 5
     assert events(trainer.loggers[1].log_dir).Tags()["images"]
@@ -80,7 +86,7 @@ def test_without_a_logger_results_are_in_memory_and_on_disk(tmp_path, save_dir):
 
 def test_fast_dev_run_writes_nothing(tmp_path):
     callback = ScalePODCallback(n_snapshots=8, on_error="raise")
-    trainer = tiny_trainer(tmp_path, callbacks=[callback], fast_dev_run=True, max_steps=None)
+    trainer = tiny_trainer(tmp_path, callbacks=[callback], fast_dev_run=True, max_steps=-1)
     trainer.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1))
     assert tuple(callback.analyses) == LAYERS
     assert not list(tmp_path.iterdir())

@@ -100,7 +100,8 @@ def test_a_resumed_run_goes_on_where_it_was(fit, tmp_path, accumulate):
 
 
 def test_a_callback_new_to_a_resumed_run_fires_before_its_first_step(fit, tmp_path):
-    trainer, _ = fit(Counted(every_n_steps=2, prefix="other"), 3)
+    trainer = tiny_trainer(tmp_path, max_steps=3)
+    trainer.fit(TinyModule(), tiny_loader(n=40))
     trainer.save_checkpoint(tmp_path / "last.ckpt")
     fresh = Counted(every_n_steps=2)
     fit(fresh, 5, ckpt=tmp_path / "last.ckpt")

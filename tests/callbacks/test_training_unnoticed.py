@@ -48,9 +48,17 @@ def test_bit_identical_with_worker_processes(tmp_path):
     assert_same(trained(tmp_path, [callback], loader=loader), trained(tmp_path, [], loader=loader))
 
 
+class WithoutLog(TinyModule):
+    """Lightning's log cannot be compiled by every version of torch, with or without a callback."""
+
+    def log(self, *args, **kwargs):
+        pass
+
+
 def test_bit_identical_compiled(tmp_path):
     callback = ScalePODCallback(every_n_steps=2, n_snapshots=6, images=False, on_error="raise")
-    assert_same(trained(tmp_path, [callback], compiled=True), trained(tmp_path, [], compiled=True))
+    watched = trained(tmp_path, [callback], module=WithoutLog, compiled=True)
+    assert_same(watched, trained(tmp_path, [], module=WithoutLog, compiled=True))
     assert callback.analyses
 
 
@@ -102,7 +110,7 @@ def test_nothing_is_left_on_the_module_or_grows(tmp_path):
     for name, module in model.named_modules():
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
-        assert set(vars(module)) <= before[name] | {"_trainer", "_fabric", "_fabric_optimizers"}
+        assert set(vars(module)) <= before[name] | {"_trainer", "_hparams"}
     assert pickle.dumps(copy.deepcopy(callback))
     assert len(callback.analyses) == 2
 
