@@ -51,6 +51,8 @@ def download(url: str, sha256: str, attempts: int = 3) -> bytes:
             return data
         except (OSError, http.client.HTTPException, ValueError) as error:
             failure = error
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the connection
             if not _may_pass(error):
                 break
     raise DownloadError(f"{url} could not be downloaded: {failure}") from failure
@@ -91,7 +93,7 @@ def _fetch(url: str) -> bytes:
             if len(data) > _MAX_BYTES:
                 raise DownloadError(f"more than {_MAX_BYTES} bytes came")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not complete after {TOTAL_TIMEOUT:.0f} seconds")
+                raise TimeoutError(f"not complete after {TOTAL_TIMEOUT:g} seconds")
     return bytes(data)
 
 

@@ -96,10 +96,12 @@ def test_decode_takes_one_sequence(tmp_path):
         small(tmp_path / "a.txt").decode(torch.zeros(1, 3, dtype=torch.int64))
 
 
-@pytest.mark.parametrize(("n", "val_fraction", "n_train"), [(1000, 0.1, 900), (1001, 0.1, 900), (1000, 0.25, 750), (100, 0.07, 93)])
+@pytest.mark.parametrize(
+    ("n", "val_fraction", "n_train"), [(1000, 0.1, 900), (1001, 0.1, 900), (1000, 0.25, 750), (100, 0.07, 93)]
+)
 def test_split_sizes(tmp_path, n, val_fraction, n_train):
     text = (TEXT * 30)[:n]
-    data = small(tmp_path / "a.txt", text=text, val_fraction=val_fraction)
+    data = small(tmp_path / "a.txt", text=text, val_fraction=val_fraction, block_size=4)
     train, validation = data.split()
     assert len(train) == n_train
     assert data.decode(train) + data.decode(validation) == text
