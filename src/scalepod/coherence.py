@@ -76,6 +76,7 @@ def coherence_threshold(n: int, alpha: float = 0.05) -> float:
         ValueError: n < 2, or alpha outside (0, 1).
 
     Example:
+        >>> from scalepod.coherence import coherence_threshold
         >>> round(coherence_threshold(150), 3)
         0.141
     """

@@ -29,6 +29,8 @@ def to_lag(attn: Tensor, signed: bool = False) -> Tensor:
         ValueError: The last two dimensions are not equal.
 
     Example:
+        >>> import torch
+        >>> from scalepod.field import to_lag
         >>> to_lag(torch.tensor([[1.0, 0.0], [0.3, 0.7]]))
         tensor([[1.0000, 0.0000],
                 [0.7000, 0.3000]])
@@ -202,7 +204,7 @@ def lag_covariance_from_moments(moments: LagMoments) -> Tensor:
     signed = _is_signed(moments)
     weighted = total / counts.clamp(min=1).to(total.dtype).sqrt()[:, None]
     R = (second - _second_moment(weighted[None], signed)) / n
-    varies = R.diagonal() > 16 * torch.finfo(R.dtype).eps * second.diagonal()
+    varies = R.diagonal() > max(n, len(total)) * torch.finfo(R.dtype).eps * second.diagonal() / n
     return R * varies * varies[:, None]
 
 

@@ -18,7 +18,7 @@ def scale_grid(min_scale: float = 2.0, max_scale: float = 64.0, per_octave: int 
     """Wavelet scales spaced evenly in octaves: `min_scale * 2^(k / per_octave)` up to `max_scale`.
 
     Args:
-        min_scale: Smallest scale in tokens; below 2 the wavelet is undersampled.
+        min_scale: Smallest scale in tokens; below omega0 / pi, 1.9 at omega0 = 6, one token is too coarse a sampling.
         max_scale: Largest scale in tokens, on the grid when it is a whole number of steps away.
         per_octave: Scales in each octave.
 
@@ -29,6 +29,7 @@ def scale_grid(min_scale: float = 2.0, max_scale: float = 64.0, per_octave: int 
         ValueError: Scales not positive or in the wrong order, or per_octave < 1.
 
     Example:
+        >>> from scalepod.scalogram import scale_grid
         >>> scale_grid(2, 8, per_octave=1)
         tensor([2., 4., 8.], dtype=torch.float64)
     """
@@ -62,6 +63,7 @@ def equivalent_lag(scale: float | Tensor, omega0: float = 6.0) -> float | Tensor
         ValueError: omega0 is not positive.
 
     Example:
+        >>> from scalepod.scalogram import equivalent_lag
         >>> round(equivalent_lag(1.0), 3)
         1.033
     """
@@ -78,7 +80,7 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
     0 outside its lags), without transforming any row. The product of two Gaussians is one of their middle and one of
     their distance, so that with p = tau + tau' and d = tau - tau'
 
-        `S(a, b) = sum_p exp(-(p / 2 - b)^2 / a^2) sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R / (a sqrt(pi) n_queries)`
+        S(a, b) = sum_p exp(-(p / 2 - b)^2 / a^2) sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R / (a sqrt(pi) n_queries),
 
     which takes S L^2 operations where the quadratic form takes S L^3.
 
@@ -174,7 +176,7 @@ def dominant_scales(scalogram: Tensor, scales: Tensor, max_scales: int = 4) -> T
         raise ValueError(f"scales must ascend and max_scales be at least 1, got {grid.tolist()} and {max_scales}")
     chosen: list[int] = []
     for peak in _peaks(energy.sum(-1)):
-        if all(abs(math.log2(float(grid[peak] / grid[other]))) >= 0.5 - 1e-9 for other in chosen):
+        if all(abs(math.log2(float(grid[peak] / grid[other]))) >= 0.5 - 1e-6 for other in chosen):
             chosen.append(peak)
     return as_float(scales, "scales")[chosen[:max_scales]]
 
@@ -205,6 +207,8 @@ def mean_lag(lag_energy: Tensor, signed: bool = False) -> float:
         ValueError: Not a vector of finite values of at least 0, or of even length though signed.
 
     Example:
+        >>> import torch
+        >>> from scalepod.scalogram import mean_lag
         >>> mean_lag(torch.tensor([1.0, 0.0, 1.0]))
         1.0
     """
@@ -230,6 +234,8 @@ def band_shares(lag_energy: Tensor, bands: Mapping[str, float], signed: bool = F
         ValueError: A centre that is not positive, two equal centres, or a bad `lag_energy` (see `mean_lag`).
 
     Example:
+        >>> import torch
+        >>> from scalepod.scalogram import band_shares
         >>> band_shares(torch.ones(40), {"fine": 4, "medium": 12, "coarse": 36})
         {'fine': 0.175, 'medium': 0.35, 'coarse': 0.475}
     """

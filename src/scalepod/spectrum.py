@@ -56,6 +56,8 @@ def spectral_concentration(eigenvalues: Tensor, fit_range: tuple[int, int] = (1,
         ValueError: Eigenvalues that are not finite or not descending, or a fit_range that is not 1 <= first < last.
 
     Example:
+        >>> import torch
+        >>> from scalepod.spectrum import spectral_concentration
         >>> fit = spectral_concentration(torch.arange(1, 41, dtype=torch.float64) ** -2.0)
         >>> round(float(fit.t_spec), 6), int(fit.n_points)
         (0.5, 30)
@@ -106,6 +108,8 @@ def effective_rank(eigenvalues: Tensor, epsilon: float) -> Tensor:
         ValueError: Eigenvalues that are not finite or not descending, or epsilon outside [0, 1).
 
     Example:
+        >>> import torch
+        >>> from scalepod.spectrum import effective_rank
         >>> effective_rank(torch.tensor([6.0, 3.0, 1.0]), 0.10)
         tensor(2)
     """
