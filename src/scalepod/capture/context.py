@@ -1,6 +1,6 @@
 """The door to the capture: a context around one forward pass."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from .declared import LISTENERS
+from .hugging_face import transparent_attention
 from .mode import AttentionMode
+from .opaque import Adapter
 from .record import AttentionRecord, Heads
 
 
@@ -20,6 +22,7 @@ def capture_attention(
     reduce: Callable[[Tensor], Tensor] | None = None,
     include: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] = (),
+    adapters: Mapping[str, Adapter] | None = None,
     heads: Heads = "mean",
     byte_budget: int = 64 * 2**20,
     batch: Any = None,
@@ -39,6 +42,9 @@ def capture_attention(
         reduce: applied to each map [B, T, T] as soon as it exists, for instance ``lambda maps: maps.mean(0)``.
         include: glob patterns of the layer names to keep; None keeps all.
         exclude: glob patterns of the layer names to leave out.
+        adapters: for kernels that cannot be looked into, by operator name, like "flash_attn::_flash_attn_forward":
+            a function of its arguments that gives the probabilities [B, H, T, T], or a mapping with "query" and "key"
+            [B, H, T, D] and whatever else of the arguments of ``scaled_dot_product_attention`` applies.
         heads: "mean" averages over heads, "each" keeps every head as an entry of its own, "name/h0", "name/h1", ...
         byte_budget: scratch memory, in bytes, that recomputing a map may take on top of the map itself. At least one
             head of one sample is computed at a time.
@@ -74,7 +80,12 @@ def capture_attention(
     )
     token = LISTENERS.set((*LISTENERS.get(), record))
     try:
-        with torch.compiler.set_stance("force_eager"), AttentionMode(record):
+        with (
+            transparent_attention(model, record.note),
+            torch.compiler.set_stance("force_eager"),
+            AttentionMode(record, adapters or {}),
+        ):
             yield record
+        record.close()
     finally:
         LISTENERS.reset(token)

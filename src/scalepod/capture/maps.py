@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 
 
+class NotCaptured(Exception):  # noqa: N818 - a reason rather than an error
+    """An attention that cannot be captured; the message says why."""
+
+
 @dataclass(frozen=True)
 class HeadMaps:
     """The attention of one call, [B, H, Tq, Tk], as a recipe."""
@@ -44,12 +48,37 @@ class HeadMaps:
 
 def maps_of_tensor(probs: Tensor, batch_size: int | None) -> HeadMaps:
     """Probabilities that exist as a tensor [..., Tq, Tk], whatever the layout of their leading axes."""
-    probs = batch_first(probs.detach(), batch_size)
+    probs = batch_first(observable(probs), batch_size)
     dtype = working_dtype(probs)
+
+    def compute(samples: slice, head: int) -> Tensor:
+        return without_dead_rows(probs[samples, head].to(dtype))
+
     batch, heads, queries, keys = probs.shape
-    return HeadMaps(
-        batch, heads, queries, keys, dtype, probs.device, lambda samples, head: probs[samples, head].to(dtype)
-    )
+    return HeadMaps(batch, heads, queries, keys, dtype, probs.device, compute)
+
+
+def without_dead_rows(maps: Tensor) -> Tensor:
+    """Zeros where a written-out softmax gave NaN: rows of NaN in a map whose other rows are fine.
+
+    That is what a query that may look at nothing gives there. A map with no good row is left as it is.
+    """
+    dead = maps.isnan().all(-1, keepdim=True)
+    masked = dead & ~dead.all(-2, keepdim=True)
+    return maps.masked_fill(masked, 0.0) if bool(masked.any()) else maps
+
+
+def observable(tensor: Tensor) -> Tensor:
+    """The tensor itself, detached.
+
+    Raises:
+        NotCaptured: it is a nested tensor, or stands for many under ``torch.func.vmap``.
+    """
+    if tensor.is_nested:
+        raise NotCaptured("nested tensors are not supported; give padded ones and a mask")
+    if torch._C._functorch.is_batchedtensor(tensor):
+        raise NotCaptured("it was computed under torch.func.vmap, where the samples cannot be told apart")
+    return tensor.detach()
 
 
 def batch_first(tensor: Tensor, batch_size: int | None) -> Tensor:

@@ -18,7 +18,7 @@ def valid_tokens(batch: Any, n_tokens: int) -> Tensor | None:
     """Find the padding mask of a batch by its customary name.
 
     Args:
-        batch: a mapping (a ``BatchEncoding`` is one), dataclass or named tuple of tensors. Nothing is looked for in anything else.
+        batch: a mapping (a ``BatchEncoding`` is one), dataclass or named tuple of tensors; anything else says nothing.
         n_tokens: tokens T of the attention. A mask of another length does not speak of them.
 
     Returns:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import oddities
-from .maps import HeadMaps, maps_of_tensor
+from .maps import HeadMaps, NotCaptured, maps_of_tensor
 from .naming import ModuleNames
 from .padding import valid_tokens
 
@@ -16,6 +16,12 @@ RANKS = {"declared": 3, "sdpa": 2, "mha": 2, "flex": 2, "adapter": 2, "softmax":
 """The sources, and which of them takes precedence within one module."""
 
 Heads = Literal["mean", "each"]
+
+_WAYS_OUT = (
+    "Ways out: let the model use scaled_dot_product_attention or an eager implementation; give an adapter for the "
+    "kernel; take the model out of nn.DataParallel (other threads are not seen); or pass the probabilities through "
+    "scalepod.capture.AttentionProbe or record_attention."
+)
 
 
 class NoAttentionFound(RuntimeError):  # noqa: N818 - it reads as what happened
@@ -56,6 +62,8 @@ class AttentionRecord:
         self._batch = batch
         self._sources: dict[str, str] = {}  # layer -> source
         self._calls: dict[str, list[list[Tensor]]] = {}  # layer -> calls -> heads (or the one mean over them)
+        self.softmax_layers: dict[str, bool] = {}
+        """Layers that take a softmax over what may be keys, and whether it was seen to be multiplied with values."""
         self._left_out: dict[str, None] = {}  # layers with an attention that was seen but not kept, in order
 
     # ------------------------------------------------------------------ what the sources report
@@ -81,13 +89,40 @@ class AttentionRecord:
         elif RANKS[source] >= RANKS.get(self._sources.get(layer, ""), 0):
             try:
                 self._keep(layer, source, recipe())
+            except NotCaptured as reason:
+                self.skip(layer, str(reason))
             except Exception as error:
                 self.skip(layer, f"the {source} attention could not be computed ({type(error).__name__}: {error})")
+
+    def running(self) -> str | None:
+        """Name of the module that is computing; None outside the model."""
+        return self._names.running()
+
+    def met_opaque(self, kernel: str) -> None:
+        """Take notice of a kernel that cannot be looked into."""
+        layer = self._names.running()
+        if layer is not None and layer not in self.opaque.setdefault(kernel, []):
+            self.opaque[kernel].append(layer)
 
     def skip(self, layer: str, reason: str) -> None:
         """Note why an attention of a layer was left out."""
         self._left_out[layer] = None
         self.note(f"{layer}: {reason}")
+
+    def close(self) -> None:
+        """End the capture: note the layers of which nothing was seen although others of their kind were captured."""
+        for kernel, layers in self.opaque.items():
+            self.note(f"the kernel {kernel} cannot be looked into; it was called by {_listing(layers)}")
+        declared = tuple(f"{layer}." for layer, source in self._sources.items() if source == "declared")
+        for kind in dict.fromkeys(self._names.kind(layer) for layer in self._calls):
+            alike = self._names.of_kind(kind)
+            seen = {layer for layer in alike if layer in self._calls or layer in self._left_out}
+            missing = [x for x in alike if x not in seen and self._wanted(x) and not x.startswith(declared)]
+            if missing:
+                captured = sum(layer in self._calls for layer in alike)
+                self.note(
+                    f"{captured} of {len(alike)} {kind} modules were captured; of {_listing(missing)} nothing was seen"
+                )
 
     def note(self, text: str) -> None:
         """Keep a remark, once."""
@@ -165,15 +200,14 @@ class AttentionRecord:
             lines.append(f"The kernel {kernel} cannot be looked into; it was called by {_listing(layers)}.")
         if self._names.scripted:
             lines.append(f"Scripted modules cannot be looked into: {_listing(self._names.scripted)}.")
+        unused = [layer for layer, used in self.softmax_layers.items() if not used]
+        if unused:
+            lines.append(f"A softmax was seen in {_listing(unused)}, but no product of it with values.")
         if self._left_out:
             lines.append(f"Attention was seen but left out in: {_listing(list(self._left_out))}.")
         if self.notes:
             lines.append("Notes: " + "; ".join(self.notes) + ".")
-        lines.append(
-            "Ways out: let the model use scaled_dot_product_attention or an eager implementation; give an adapter "
-            "for the kernel; or pass the probabilities through scalepod.capture.AttentionProbe or record_attention."
-        )
-        return " ".join(lines)
+        return " ".join([*lines, _WAYS_OUT])
 
 
 def _globs(patterns: str | Sequence[str]) -> tuple[str, ...]:

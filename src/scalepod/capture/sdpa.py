@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .maps import HeadMaps, batch_first, working_dtype
+from .maps import HeadMaps, batch_first, observable, working_dtype
 from .record import AttentionRecord
 
 SDPA: frozenset[Callable[..., Any]] = frozenset(
@@ -56,7 +56,7 @@ def sdpa_maps(
         scale: factor of the scores, 1 / sqrt(D) by default.
         enable_gqa: repeat the heads of the key to match the query's.
     """
-    query, key = (_as_the_kernel_sees(x.detach()) for x in (query, key))
+    query, key = (as_the_kernel_sees(observable(x)) for x in (query, key))
     scale = 1.0 / math.sqrt(query.size(-1)) if scale is None else scale
     if attn_mask is not None and hasattr(attn_mask, "_materialize"):  # torch.nn.attention.bias.CausalBias
         attn_mask = attn_mask._materialize(query.device)
@@ -86,7 +86,8 @@ def safe_softmax(scores: Tensor) -> Tensor:
     return torch.softmax(scores, -1).masked_fill_(dead, 0.0)
 
 
-def _as_the_kernel_sees(tensor: Tensor) -> Tensor:
+def as_the_kernel_sees(tensor: Tensor) -> Tensor:
+    """The tensor in the type that autocast hands to an attention kernel."""
     device = tensor.device.type
     if torch.is_autocast_enabled(device) and tensor.dtype != torch.float64:
         return tensor.to(torch.get_autocast_dtype(device))
