@@ -80,7 +80,7 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
     0 outside its lags), without transforming any row. The product of two Gaussians is one of their middle and one of
     their distance, so that with p = tau + tau' and d = tau - tau'
 
-        S(a, b) = sum_p exp(-(p / 2 - b)^2 / a^2) sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R / (a sqrt(pi) n_queries),
+        S(a, b) = sum_p exp(-(p / 2 - b)^2 / a^2) sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R / (a sqrt(pi) n_queries)
 
     which takes S L^2 operations where the quadratic form takes S L^3.
 

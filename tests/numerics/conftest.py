@@ -27,7 +27,7 @@ def attention() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def documents() -> Callable[[int, int], Tensor]:
-    """Which tokens are real, bool [N, T]: documents of different lengths, the first as long as can be, one padded left."""
+    """Which tokens are real, bool [N, T]: documents of different lengths, the first whole, the last padded in front."""
 
     def make(n: int, n_tokens: int) -> Tensor:
         lengths = torch.linspace(n_tokens, 1, n).round().long()

@@ -31,7 +31,7 @@ def test_wrong_input_is_named():
     for bad in ([4.0, 0.0], [-1.0]):
         with pytest.raises(ValueError, match="lags must be a vector of positive numbers"):
             lag_windows(bad, 8)
-    with pytest.raises(ValueError, match="lags of shape .* holds 1 non-finite values"):
+    with pytest.raises(ValueError, match=r"lags of shape .* holds 1 non-finite values"):
         lag_windows([float("nan")], 8)
     with pytest.raises(ValueError, match="bandwidth must be positive and finite, got 0"):
         lag_windows([4.0], 8, bandwidth=0)
