@@ -4,13 +4,16 @@ import hashlib
 import http.client
 import os
 import socket
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-CONNECT_TIMEOUT = 4.0
-"""Seconds to wait for a server to answer, or for its next bytes."""
+ANSWER_TIMEOUT = 5.0
+"""Seconds to wait for a server to answer, and for each further piece of its answer."""
 
 TOTAL_TIMEOUT = 60.0
 """Seconds a whole transfer may take."""
@@ -87,7 +90,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 def _fetch(url: str) -> bytes:
     deadline = time.monotonic() + TOTAL_TIMEOUT
     data = bytearray()
-    with urlopen(url, timeout=CONNECT_TIMEOUT) as response:
+    with _open(url) as response:
         while chunk := response.read1(2**16):
             data += chunk
             if len(data) > _MAX_BYTES:
@@ -95,6 +98,27 @@ def _fetch(url: str) -> bytes:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not complete after {TOTAL_TIMEOUT:g} seconds")
     return bytes(data)
+
+
+def _open(url: str) -> Any:
+    """Open a URL in ``ANSWER_TIMEOUT`` seconds all in all.
+
+    ``urlopen`` alone would wait that long for each address of the host, and as long as it takes for the look-up of its
+    name: half a minute and more where a firewall drops packets.
+    """
+    answer: Future[Any] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(urlopen(url, timeout=ANSWER_TIMEOUT))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.result(ANSWER_TIMEOUT)
+    except TimeoutError:
+        raise TimeoutError(f"no answer within {ANSWER_TIMEOUT:g} seconds") from None
 
 
 def _may_pass(error: Exception) -> bool:

@@ -8,8 +8,9 @@ from filelock import FileLock
 from lightning.pytorch.utilities import rank_zero_warn
 
 from . import plays
+from .corpus import read_text
 from .download import DownloadError, check_sha256, download, write_atomically
-from .text import CharDataModule, read_text
+from .text import CharDataModule
 
 NAME = "tinyshakespeare"
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"

@@ -1,72 +1,19 @@
 """Character-level text as a LightningDataModule."""
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from lightning.fabric.utilities.data import AttributeDict
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from .corpus import Corpus, read_text
 from .windows import Batch, TrainingLoader, Windows, WindowSampler
-
-
-def read_text(path: Path) -> str:
-    r"""Read a UTF-8 file, without a byte order mark and with ``\n`` at the end of each line.
-
-    Args:
-        path: The file. Line ends of any kind (``\n``, ``\r\n``, ``\r``) are taken.
-
-    Raises:
-        FileNotFoundError: There is no file at ``path``.
-        ValueError: The file is not UTF-8; the message names the first byte that is not, and its position.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no text file at {path.absolute()}: check the path")
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start} (line {line});"
-            f" save it as UTF-8, or convert it, from Latin-1 for example with `iconv -f LATIN1 -t UTF-8 {path}`"
-        ) from error
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-@dataclass(frozen=True, eq=False)
-class Corpus:
-    """A text as integers: each character is its place in the sorted list of the characters that occur.
-
-    Example:
-        >>> corpus = Corpus.from_text("hello", name="greeting")
-        >>> corpus.vocabulary, corpus.tokens
-        ('ehlo', tensor([1, 0, 2, 2, 3], dtype=torch.int32))
-    """
-
-    name: str
-    """What the text is called in logs."""
-    sha256: str
-    """Checksum of the text in UTF-8, which tells one text from another whatever they are called."""
-    vocabulary: str
-    """The distinct characters of the whole text, sorted by code point."""
-    tokens: Tensor
-    """The text, [n], int32."""
-
-    @classmethod
-    def from_text(cls, text: str, name: str) -> "Corpus":
-        """Build the vocabulary of a text and encode the text with it."""
-        code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-        characters, tokens = np.unique(code_points, return_inverse=True)
-        checksum = hashlib.sha256(text.encode()).hexdigest()
-        return cls(name, checksum, "".join(map(chr, characters)), torch.from_numpy(tokens.astype(np.int32)))
 
 
 class CharDataModule(LightningDataModule, ABC):
@@ -132,7 +79,7 @@ class CharDataModule(LightningDataModule, ABC):
         return self._corpus
 
     @property
-    def hparams_initial(self) -> Any:
+    def hparams_initial(self) -> AttributeDict:
         """What loggers are given.
 
         ``block_size`` appears as ``data_block_size``: models have a ``block_size`` of their own, and Lightning ends a
@@ -166,14 +113,7 @@ class CharDataModule(LightningDataModule, ABC):
         Raises:
             ValueError: A character is not in the vocabulary; the message names it and its position.
         """
-        token_of = {character: token for token, character in enumerate(self.vocabulary)}
-        for position, character in enumerate(text):
-            if character not in token_of:
-                raise ValueError(
-                    f"character {character!r} (U+{ord(character):04X}) at position {position} is not among"
-                    f" the {self.vocab_size} characters of {self.corpus.name}: leave it out or replace it"
-                )
-        return torch.tensor([token_of[character] for character in text], dtype=torch.int64)
+        return self.corpus.encode(text)
 
     def decode(self, tokens: Tensor | Iterable[int]) -> str:
         """Turn tokens into characters.
@@ -187,14 +127,7 @@ class CharDataModule(LightningDataModule, ABC):
         Raises:
             ValueError: The tensor is not one-dimensional, or a token is not in the vocabulary.
         """
-        if isinstance(tokens, Tensor):
-            if tokens.ndim != 1:
-                raise ValueError(f"decode takes one sequence [n], got shape {tuple(tokens.shape)}: pass one row")
-            tokens = tokens.tolist()
-        tokens = [int(token) for token in tokens]
-        if wrong := [token for token in tokens if not 0 <= token < self.vocab_size]:
-            raise ValueError(f"token {wrong[0]} is outside the vocabulary, 0 to {self.vocab_size - 1}")
-        return "".join(self.vocabulary[token] for token in tokens)
+        return self.corpus.decode(tokens)
 
     def split(self) -> tuple[Tensor, Tensor]:
         """Cut the text in two.

@@ -57,7 +57,7 @@ class WindowSampler(DistributedSampler[int]):
         windows: The windows to draw from.
         batch_size: Windows in a batch of one process.
         n_batches: Batches of one epoch.
-        seed: Seed of the draw, a non-negative integer.
+        seed: Seed of the draw, a non-negative integer, the same in all processes.
         rank: This process.
         world_size: Processes that train together.
     """

@@ -1,5 +1,6 @@
 import hashlib
 import socket
+import threading
 import time
 
 import pytest
@@ -14,7 +15,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(download, "BACKOFF", 0.01)
-    monkeypatch.setattr(download, "CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr(download, "ANSWER_TIMEOUT", 0.3)
     monkeypatch.setattr(download, "TOTAL_TIMEOUT", 0.5)
 
 
@@ -39,7 +40,7 @@ def test_what_may_pass_is_tried_again(serve, trouble):
         ("html", 3, rf"has sha256 [0-9a-f]{{64}} \(70 bytes\), expected {SHA256}"),
         (500, 3, "HTTP Error 500"),
         (404, 1, "HTTP Error 404"),
-        ("silent", 1, "timed out"),
+        ("silent", 1, r"no answer within 0\.3 seconds"),
         ("dripping", 1, r"not complete after 0\.5 seconds"),
     ],
 )
@@ -69,6 +70,16 @@ def test_no_such_host_is_asked_once(monkeypatch):
     with pytest.raises(DownloadError, match="Name or service not known"):
         download.download("http://host.invalid/input.txt", SHA256)
     assert len(asked) == 1
+
+
+def test_a_slow_look_up_of_the_name_does_not_hold_up(monkeypatch):
+    looked_up = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: looked_up.wait(10) and [])
+    start = time.monotonic()
+    with pytest.raises(DownloadError, match=r"no answer within 0\.3 seconds"):
+        download.download("http://host.invalid/input.txt", SHA256)
+    assert time.monotonic() - start < 3
+    looked_up.set()
 
 
 def test_too_much_content(serve, monkeypatch):

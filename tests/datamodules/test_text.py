@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scalepod.datamodules import CharTextDataModule, PlantedScales, TinyShakespeare
-from scalepod.datamodules.text import Corpus, read_text
+from scalepod.datamodules.corpus import Corpus, read_text
 
 TEXT = "To be, or not to be:\nthat is the question.\n"
 

@@ -109,6 +109,7 @@ def test_the_seed_alone_decides_the_batches(counting_text):
     first = trained_on(counting_text)
     assert trained_on(counting_text) == first
     assert trained_on(counting_text, num_workers=2) == first
+    assert trained_on(counting_text, num_workers=2, limit_train_batches=3) == first  # workers read ahead in vain
     assert trained_on(counting_text, accumulate_grad_batches=2)[:N_STEPS] == first
     assert trained_on(counting_text, seed=4) != first
 
