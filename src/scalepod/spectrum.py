@@ -116,7 +116,8 @@ def effective_rank(eigenvalues: Tensor, epsilon: float) -> Tensor:
     if not 0 <= epsilon < 1:
         raise ValueError(f"epsilon must lie in [0, 1), got {epsilon}")
     spectrum = _descending(eigenvalues).clamp(min=0)
-    residual = spectrum.flip(-1).cumsum(-1).flip(-1)  # summed from the small end: residual[n] = sum_{k > n} lambda_k
+    from_n_on = spectrum.new_ones(spectrum.shape[-1], spectrum.shape[-1]).tril()
+    residual = spectrum @ from_n_on  # what n = 0, 1, ... modes leave; cumsum is not deterministic on CUDA
     return (residual > epsilon * residual[..., :1]).sum(-1)
 
 
