@@ -44,8 +44,9 @@ def default_forward(module: L.LightningModule, batch: Any) -> Any:
     Raises:
         TypeError: If none of them fits; the message names what is missing.
     """
-    if hasattr(module, "attention_forward"):
-        return module.attention_forward(batch)
+    explicit: Forward | None = getattr(type(module), "attention_forward", None)
+    if explicit is not None:
+        return explicit(module, batch)
     problem = "it has no forward"
     if is_overridden("forward", module):
         bound = _bind(module.forward, batch)

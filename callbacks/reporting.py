@@ -73,7 +73,7 @@ def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int
 def _image_writer(logger: Logger) -> Callable[[str, Image, int], Any] | None:
     if hasattr(logger, "log_image"):  # Weights & Biases and those that follow it
         return lambda tag, image, step: logger.log_image(key=tag, images=[image], step=step)
-    experiment = getattr(logger, "experiment", None)
+    experiment: Any = getattr(logger, "experiment", None)
     if hasattr(experiment, "add_image"):  # TensorBoard and those that follow it
         return lambda tag, image, step: experiment.add_image(tag, image, step, dataformats="HWC")
     return None

@@ -135,6 +135,7 @@ class ScalePODCallback(L.Callback):
         self._documents: list[HeldOutBatch] | None = None
         self._said: set[str] = set()
         self._last_step: int | None = None
+        self._resumed = False
 
     @property
     def state_key(self) -> str:
@@ -148,10 +149,17 @@ class ScalePODCallback(L.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a checkpoint."""
         self._last_step = state_dict["last_step"]
+        self._resumed = True
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Forget the data of an earlier run; a checkpoint is loaded after this."""
+        self._documents, self._resumed = None, False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Fire before the first step; a resumed run has done that already."""
-        if self._last_step is None:
+        if not self._resumed:
+            if trainer.global_step == 0:  # a new run, also when this callback has been through another one
+                self._last_step = None
             self._fire(trainer, pl_module, x=_stepped(trainer))
 
     def on_train_batch_end(
@@ -200,8 +208,7 @@ class ScalePODCallback(L.Callback):
         # No process may go on into the collectives below while another has left.
         if not trainer.strategy.reduce_boolean_decision(failure is None):
             raise failure or RuntimeError("the capture failed in another process, which says why")
-        for name, n_tokens in _agree(trainer, {name: monitor.n_tokens for name, monitor in monitors.items()}).items():
-            monitors[name].grow(n_tokens)
+        _agree(trainer, monitors)
         analyses = {}
         for i, (name, monitor) in enumerate(monitors.items(), start=1):
             try:
@@ -267,17 +274,18 @@ class ScalePODCallback(L.Callback):
     def _report(self, trainer: L.Trainer, started: float, step: int, x: int) -> None:
         folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / "scalepod")
         name = f"step_{step:08d}"
+        to_disk = not getattr(trainer, "fast_dev_run", False)
         scalars = layer_scalars(self.analyses, self.prefix)
         scalars[f"{self.prefix}_seconds"] = time.perf_counter() - started
         trainer.callback_metrics.update(as_metrics(scalars))
         if not trainer.is_global_zero:
             return
         log_scalars(trainer.loggers, scalars, x)
-        if not trainer.fast_dev_run:
+        if to_disk:
             save_analyses(folder / f"{name}.npz", self.analyses, step=step)
         if self.images:
             images = draw(self.analyses, self.prefix, step)
-            log_images(trainer.loggers, images, x, None if trainer.fast_dev_run else folder / name)
+            log_images(trainer.loggers, images, x, folder / name if to_disk else None)
 
 
 def _stepped(trainer: L.Trainer) -> int:
@@ -285,16 +293,19 @@ def _stepped(trainer: L.Trainer) -> int:
     return trainer.fit_loop.epoch_loop._batches_that_stepped
 
 
-def _agree(trainer: L.Trainer, tokens: dict[str, int]) -> dict[str, int]:
-    """The longest document of every layer over all processes.
+def _agree(trainer: L.Trainer, monitors: Mapping[str, ScalePOD]) -> None:
+    """Give the monitors of a layer the same size on every process, so that their sums can be added.
 
     Raises:
-        RuntimeError: If the processes saw different layers, since their sums could not be added.
+        RuntimeError: If the processes saw different layers.
     """
     if trainer.world_size == 1:
-        return tokens
-    everyone: list[dict[str, int]] = [{} for _ in range(trainer.world_size)]
-    torch.distributed.all_gather_object(everyone, tokens)
-    if any(list(other) != list(everyone[0]) for other in everyone):
+        return
+    mine = {name: (monitor.n_tokens, monitor.signed) for name, monitor in monitors.items()}
+    everyone: list[dict[str, tuple[int, bool | None]]] = [{} for _ in range(trainer.world_size)]
+    torch.distributed.all_gather_object(everyone, mine)
+    if any(list(other) != list(mine) for other in everyone):
         raise RuntimeError(f"the processes saw different layers: {[list(other) for other in everyone]}")
-    return {name: max(other[name] for other in everyone) for name in tokens}
+    for name, monitor in monitors.items():
+        sizes, directions = zip(*(other[name] for other in everyone), strict=True)
+        monitor.grow(max(sizes), signed=any(directions))

@@ -127,7 +127,7 @@ class ScalePOD(Metric):
         attn, valid = _align(attn[finite], valid[finite])
         self._settle_direction(attn)
         self.grow(attn.size(-1))
-        attn, valid = _pad(attn, self.n_tokens or attn.size(-1)), _pad_tokens(valid, self.n_tokens or attn.size(-1))
+        attn, valid = _pad(attn, self.n_tokens), _pad_tokens(valid, self.n_tokens)
         moments = lag_moments(attn, valid=valid, burn_in=self.burn_in, signed=bool(self.signed))
         self.n_snapshots = self.n_snapshots + moments.n
         self.counts = self.counts + moments.counts
@@ -142,13 +142,27 @@ class ScalePOD(Metric):
         super().reset()
         self.signed = self._signed_given
 
-    def grow(self, n_tokens: int) -> None:
+    def grow(self, n_tokens: int, signed: bool | None = None) -> None:
         """Make room for documents of ``n_tokens`` tokens; nothing changes where there is room already.
 
-        Processes that saw documents of different lengths call it with the longest before ``compute``.
+        Processes that saw documents of different lengths, or none, call it with what the others saw before ``compute``.
+
+        Args:
+            n_tokens: Tokens of the longest document.
+            signed: Whether the field looks both ways, for a monitor that has seen no document.
         """
+        if not self.total.ndim:
+            self.signed = signed if self.signed is None else self.signed
+            n_lags = 2 * n_tokens - 1 if self.signed else n_tokens
+            wide = torch.float32 if self.total.device.type == "mps" else torch.float64
+            self.counts = self.counts.new_zeros(n_tokens)
+            self.total = self.total.new_zeros(n_tokens, n_tokens, dtype=wide)
+            self.second = self.second.new_zeros(n_lags, n_lags, dtype=wide)
+            if self.field:
+                self.attention = [self.total.new_zeros(0, n_tokens, n_tokens, dtype=torch.float32)]
+                self.valid = [self.counts.new_zeros(0, n_tokens, dtype=torch.uint8)]
         more = n_tokens - self.n_tokens
-        if not self.n_tokens or more <= 0:
+        if more <= 0:
             return
         front = more if self.signed else 0
         self.counts = F.pad(self.counts, (0, more))

@@ -20,7 +20,7 @@ from .spectrum import SpectralFit
 SCHEMA = 1
 """Version of the file layout."""
 
-_RECORDS = {"lag": LagPOD, "lag_fit": SpectralFit, "field": FieldPOD, "field_fit": SpectralFit}
+_RECORDS: dict[str, Any] = {"lag": LagPOD, "lag_fit": SpectralFit, "field": FieldPOD, "field_fit": SpectralFit}
 
 
 def save_analyses(path: str | Path, analyses: Mapping[str, LayerAnalysis], step: int, modes: bool = False) -> None:

@@ -81,7 +81,12 @@ def test_documents_with_nan_are_left_out_and_counted(tmp_path):
     poisoned = int((loader.dataset.tensors[0][:, 0] == 0).sum())
     assert poisoned > 0
     callback = ScalePODCallback(every_n_steps=None, n_snapshots=40, images=False, on_error="raise", dataloader=loader)
-    tiny_trainer(tmp_path, max_steps=1, callbacks=[callback]).fit(Poisoned(), tiny_loader())
+    trainer = tiny_trainer(tmp_path, max_steps=1, callbacks=[callback])
+    with pytest.warns(
+        ScalePODWarning, match=r"layers.0: holds NaN or infinity; .*layers.1#0: the analysis needs"
+    ) as said:
+        trainer.fit(Poisoned(), tiny_loader())
+    assert len(said) == 1  # not at every firing
     first = callback.analyses["01_layers.0#0"]
     assert (first.n_snapshots, first.n_skipped) == (40 - poisoned, poisoned)
     assert torch.isfinite(first.scalogram).all()

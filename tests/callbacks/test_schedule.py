@@ -108,6 +108,15 @@ def test_a_callback_new_to_a_resumed_run_fires_before_its_first_step(fit, tmp_pa
     assert fresh.steps == [3, 4, 5]
 
 
+def test_a_second_fit_is_a_new_run(fit):
+    callback = Counted(every_n_steps=2)
+    fit(callback, 3)
+    documents = callback._documents
+    fit(callback, 2)
+    assert callback.steps == [0, 2, 3, 0, 2]
+    assert callback._documents is not documents
+
+
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_points_land_on_the_x_of_self_log(fit, accumulate):
     _, logger = fit(Counted(every_n_steps=2), 5, accumulate_grad_batches=accumulate)

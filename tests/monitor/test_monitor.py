@@ -101,6 +101,16 @@ def test_documents_of_different_lengths_in_any_order(signed):
     assert_same(analysed(*parts), analysed(*parts[::-1]))
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_monitor_that_saw_nothing_can_be_given_room(signed):
+    attn = attention(5, 9, signed=signed)
+    empty = ScalePOD()
+    empty.grow(9, signed=signed)
+    assert [tuple(state.shape) for state in (empty.counts, empty.total)] == [(9,), (9, 9)]
+    empty.update(attn)
+    assert_same(empty.compute(), analysed(attn))
+
+
 def test_mean_of_a_query_is_over_the_documents_that_have_it():
     short, long = attention(3, 6), attention(4, 10, seed=1)
     found = analysed(short, long)
