@@ -26,7 +26,8 @@ def lag_axis(ax: Axes, n_tokens: int, *, signed: bool, label: str = "", every: i
         every: Label every power of two, every second, and so on; half as many when lags are signed.
     """
     ax.set_xscale("function", functions=(_compress, _expand))
-    ticks = [0, *(2**k for k in range(0, n_tokens.bit_length(), every * (1 + signed)) if 2**k < n_tokens)]
+    exponents = range(every if signed else 0, n_tokens.bit_length(), every * (1 + signed))
+    ticks = [0, *(2**k for k in exponents if 2**k < n_tokens)]
     if signed:
         ticks = [-tick for tick in reversed(ticks[1:])] + ticks
     _plain_ticks(ax.xaxis, ticks)

@@ -1,6 +1,7 @@
 """The modes of one layer: field modes as maps, their lag profiles, and the lag-POD modes, window by window."""
 
 import math
+import textwrap
 from typing import Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ def _values(analysis: LayerAnalysis, m: int) -> list[str]:
     """Energy and complexity of a window, for the margin."""
     share = window_share(analysis, m)
     if share == NONE:
-        return [NO_ENERGY.replace(": ", ":\n").replace("in every", "\nin every")]
+        return [textwrap.fill(NO_ENERGY, 22)]
     lines = [f"{share} of the energy"]
     for name, pod, fit in (("field", analysis.field, analysis.field_fit), ("lag", analysis.lag, analysis.lag_fit)):
         if pod is not None:

@@ -148,14 +148,14 @@ def _draw_bands(page: Page, layers: Layers, height: int) -> None:
 def _write_bands(page: Page, names: Sequence[str]) -> None:
     """Legend of the bands: every name where there is room, else the first and the last."""
     few = len(names) <= 3
-    pitch = 55 if few else 12
-    for position, (name, color) in enumerate(band_colors(names).items()):
-        page.swatch(_BANDS + pitch * position, 79, color)
+    left = float(_BANDS)
+    for name, color in band_colors(names).items():
+        page.swatch(left, 79, color)
         if few:
-            page.text(_BANDS + 14 + pitch * position, 78, shorten(name, 7), fontsize=7.5)
+            page.text(left + 14, 78, shorten(name, 7), fontsize=7.5)
+        left += 24 + 5.5 * min(len(name), 7) if few else 12
     if not few:
-        ends = shorten(f"{names[0]} … {names[-1]}", max(7, 26 - 2 * len(names)))
-        page.text(_BANDS + 4 + pitch * len(names), 78, ends, fontsize=7.5)
+        page.text(left + 4, 78, shorten(f"{names[0]} … {names[-1]}", max(7, 26 - 2 * len(names))), fontsize=7.5)
 
 
 def _draw_complexity(page: Page, layers: Layers, height: int) -> None:

@@ -50,7 +50,7 @@ class Page:
 
     def heading(self, title: str, subtitle: str) -> None:
         """The title, and under it what was analysed."""
-        self.text(_MARGIN, 12, shorten(title, 100), fontsize=12, fontweight="bold")
+        self.text(_MARGIN, 12, shorten(title, 80), fontsize=12, fontweight="bold")
         self.text(_MARGIN, 34, subtitle, color=MUTED)
 
     def caption(self, text: str) -> None:

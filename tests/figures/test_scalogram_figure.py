@@ -1,0 +1,149 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from scalepod.figures import scalogram_figure
+from scalepod.figures.style import DOMINANT_COLOR
+from scalepod.scalogram import cone_of_influence, equivalent_lag
+
+
+@pytest.fixture(params=["analysis", "signed_analysis"])
+def either(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_scalogram_is_drawn_as_it_is(either, labelled):
+    (ax,) = labelled(scalogram_figure(either, "layer"), "scale a")
+    mesh = ax.collections[0]
+    assert np.array_equal(mesh.get_array(), either.scalogram.double().numpy())
+    assert mesh.get_clim() == (0, float(either.scalogram.max()))
+    corners = mesh.get_coordinates()
+    first = -(either.n_tokens - 1) if either.signed else 0
+    assert np.allclose(corners[0, :, 0], np.arange(first, either.n_tokens + 1) - 0.5)
+    period = equivalent_lag(either.scales, either.omega0).numpy()
+    assert (corners[:-1, 0, 1] < period).all()
+    assert (corners[1:, 0, 1] > period).all()
+
+
+def test_cone_of_influence_is_hatched(either, labelled):
+    (ax,) = labelled(scalogram_figure(either, "layer"), "scale a")
+    hatched = [c for c in ax.collections[1:] if c.get_hatch()]
+    lag = np.arange(-(either.n_tokens - 1) if either.signed else 0, either.n_tokens)
+    period = equivalent_lag(either.scales, either.omega0).numpy()
+    trusted = cone_of_influence(either.scales, len(lag)).numpy()
+    places = np.stack(np.meshgrid(lag, period), -1).reshape(-1, 2)
+    inside = np.any([path.contains_points(places) for c in hatched for path in c.get_paths()], axis=0)
+    wrong = inside.reshape(trusted.shape) == trusted
+    reach = np.sqrt(2) * either.scales.numpy()[:, None]
+    on_the_edge = np.abs(np.minimum(lag - lag[0], lag[-1] - lag) - reach) < 0.05
+    assert not (wrong & ~on_the_edge).any()
+
+
+def test_dominant_scales_are_marked(either, labelled):
+    assert len(either.dominant_lags) > 0
+    figure = scalogram_figure(either, "layer")
+    (ax,) = labelled(figure, "scale a")
+    lines = [line.get_ydata()[0] for line in ax.lines if line.get_color() == DOMINANT_COLOR]
+    assert np.allclose(lines, either.dominant_lags)
+    (beside,) = labelled(figure, "E(a)")
+    marks = [line.get_xydata()[0] for line in beside.lines if line.get_color() == DOMINANT_COLOR]
+    energy = dict(zip(either.scales.tolist(), either.scale_energy.tolist(), strict=True))
+    expected = [[energy[a], lag] for a, lag in zip(either.dominant_scales.tolist(), lines, strict=True)]
+    assert np.allclose(marks, expected)
+    assert [text.get_text() for text in beside.texts] == [f"{lag:.3g} tokens" for lag in lines]
+
+
+def test_energy_by_scale(analysis, labelled):
+    (ax,) = labelled(scalogram_figure(analysis, "layer"), "E(a)")
+    assert np.allclose(ax.lines[0].get_xdata(), analysis.scalogram.sum(1))
+    assert np.allclose(ax.lines[0].get_ydata(), equivalent_lag(analysis.scales))
+    assert ax.get_ylim() == labelled(ax.figure, "scale a")[0].get_ylim()
+
+
+@pytest.mark.parametrize(("name", "pod"), [("field", "field"), ("lag", "lag")])
+def test_spectrum_and_fitted_line(analysis, labelled, name, pod):
+    (ax,) = labelled(scalogram_figure(analysis, "layer"), f"{name} POD")
+    eigenvalues = getattr(analysis, pod).eigenvalues[0].numpy()
+    points, line = ax.lines
+    share = eigenvalues[eigenvalues > 0] / eigenvalues.sum()
+    assert np.allclose(points.get_ydata(), share)
+    assert np.array_equal(line.get_xdata(), np.arange(1, 31))
+    slope, intercept = np.polyfit(np.log(np.arange(1, 31)), np.log(share[:30]), 1)
+    assert np.allclose(np.log(line.get_ydata()), intercept + slope * np.log(np.arange(1, 31)))
+
+
+@pytest.mark.parametrize("name", ["field", "lag"])
+def test_legend_gives_the_values_with_their_errors(analysis, labelled, name):
+    (ax,) = labelled(scalogram_figure(analysis, "layer"), f"{name} POD")
+    eigenvalues = getattr(analysis, name).eigenvalues[0].numpy()
+    (slope, _), covariance = np.polyfit(np.log(np.arange(1, 31)), np.log(eigenvalues[:30]), 1, cov=True)
+    error = np.sqrt(covariance[0, 0]) / slope**2
+    share = np.cumsum(eigenvalues) / eigenvalues.sum()
+    h_star = int((share < 0.9).sum()) + 1
+    words = "\n".join(text.get_text() for text in ax.get_legend().get_texts())
+    assert f"T_spec = {-1 / slope:.2f} ± {error:.2f}" in words
+    assert "r² = " in words
+    assert f"H*(0.10) = {h_star}" in words
+    (marker,) = (c for c in ax.collections if c.get_label().startswith("H*"))
+    assert marker.get_segments()[0][0].tolist() == pytest.approx([h_star, eigenvalues[h_star - 1] / eigenvalues.sum()])
+
+
+def test_fit_range_that_starts_later(analysis, labelled):
+    fit = analysis.lag_fit._replace(n_points=torch.full_like(analysis.lag_fit.n_points, 11))
+    (ax,) = labelled(
+        scalogram_figure(dataclasses.replace(analysis, fit_range=(5, 15), lag_fit=fit), "layer"), "lag POD"
+    )
+    assert np.array_equal(ax.lines[1].get_xdata(), np.arange(5, 16))
+    assert "fit to modes 5 to 15" in ax.get_legend().get_texts()[1].get_text()
+
+
+def test_undefined_fit_gives_its_reason(degenerate, labelled):
+    (ax,) = labelled(scalogram_figure(degenerate["two documents"], "layer"), "field POD")
+    words = ax.get_legend().get_texts()[1].get_text().replace("\n", " ")
+    assert words == f"T_spec undefined: {degenerate['two documents'].field_fit.reason(0)}"
+    assert len(ax.lines[1].get_xdata()) == 0
+
+
+def test_no_dominant_scale_is_said(analysis, labelled):
+    none = torch.empty(0)
+    quiet = dataclasses.replace(
+        analysis,
+        dominant_scales=none,
+        dominant_lags=none,
+        window_names=analysis.window_names[:4],
+        window_lags=analysis.window_lags[:4],
+    )
+    figure = scalogram_figure(quiet, "layer")
+    (beside,) = labelled(figure, "E(a)")
+    assert beside.get_title("right") == "no scale stands out"
+    assert not [line for line in labelled(figure, "scale a")[0].lines if line.get_color() == DOMINANT_COLOR]
+
+
+def test_table_has_the_values_of_every_window(analysis):
+    words = [text.get_text() for text in scalogram_figure(analysis, "layer").texts]
+    for m, t_spec in enumerate(analysis.lag_fit.t_spec.tolist()):
+        assert f"{t_spec:.2f}" in words
+        assert f"{float(analysis.field_fit.t_spec[m]):.2f}" in words
+    assert "whole: all lags" in words
+    assert "fine: lag 4" in words
+    assert [w for w in words if w.startswith("dominant")] == [
+        f"dominant: lag {lag:.3g}" for lag in analysis.dominant_lags
+    ]
+
+
+def test_axes_say_tokens(either, labelled):
+    figure = scalogram_figure(either, "layer")
+    (ax,) = labelled(figure, "scale a")
+    assert ax.get_ylabel() == "scale a as equivalent lag, tokens"
+    assert ax.get_xlabel() == ("lag b, tokens\n← ahead | back →" if either.signed else "lag b, tokens")
+
+
+def test_heading_says_what_was_analysed(analysis, signed_analysis):
+    odd = dataclasses.replace(analysis, n_skipped=3, burn_in=8, n_queries=61.5)
+    words = scalogram_figure(odd, "layer").texts[1].get_text()
+    for part in ("40 documents of 96 tokens", "3 skipped", "first 8 queries left out", "61.5 queries each"):
+        assert part in words
+    assert "padding" not in scalogram_figure(analysis, "layer").texts[1].get_text()
+    assert "looks both ways" in scalogram_figure(signed_analysis, "layer").texts[1].get_text()
