@@ -18,8 +18,9 @@ from torch import Tensor, nn
 Normalization = Literal["causal", "sequence"]
 """Over which keys energies are standardised: those the query can see, or the whole sequence."""
 
-VARIANCE_FLOOR = 1e-6
-"""Added to the variance of the energies: equal energies give z = 0, and energies of unit variance change by 5e-7."""
+VARIANCE_FLOOR = 1e-5
+"""Added to the variance of the energies, as LayerNorm adds it: equal energies give z = 0, and the gradient is bounded
+where the few keys of an early query happen to have nearly equal energies. At unit variance it changes z by 5e-6."""
 
 
 def running_moments(energy: Tensor) -> tuple[Tensor, Tensor]:

@@ -65,10 +65,10 @@ def test_a_bias_of_the_energy_would_cancel():
 
 
 @pytest.mark.parametrize("n_tokens", [2, 17, 300])
-@pytest.mark.parametrize(("offset", "first"), [(0.0, 0.0), (1e4, 0.0), (-1e6, 0.0), (0.0, 1e3), (1e4, -1e4)])
+@pytest.mark.parametrize(("offset", "first"), [(0.0, 0.0), (1e6, 0.0), (-1e7, 0.0), (0.0, 1e5), (1e6, -1e6)])
 def test_float32_survives_a_large_offset_and_an_outlying_first_token(n_tokens, offset, first):
     torch.manual_seed(1)
-    x = torch.randn(1, n_tokens, 1) + offset
+    x = 100 * torch.randn(1, n_tokens, 1) + offset  # large against the variance floor
     x[0, 0, 0] += first
     computed = gate_of_energies()(x)[0, 0].exp().tril()
     one = torch.ones(1)
@@ -77,14 +77,15 @@ def test_float32_survives_a_large_offset_and_an_outlying_first_token(n_tokens, o
 
 
 @pytest.mark.parametrize("n_tokens", [1, 2, 3, 50])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_running_moments_equal_those_of_every_prefix(n_tokens, dtype):
-    values = torch.randn(3, 2, n_tokens, dtype=dtype)
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float32, 1e-3), (torch.float64, 1e-11)])
+def test_running_moments_equal_those_of_every_prefix(n_tokens, dtype, rtol):
+    torch.manual_seed(3)
+    values = torch.randn(3, 2, n_tokens, dtype=dtype) + 1000  # mean(e^2) - mean(e)^2 would be off by several per cent
     mean, variance = running_moments(values)
     for i in range(n_tokens):
-        prefix = values[..., : i + 1]
-        torch.testing.assert_close(mean[..., i], prefix.mean(-1))
-        torch.testing.assert_close(variance[..., i], prefix.var(-1, correction=0))
+        prefix = values[..., : i + 1].double()
+        torch.testing.assert_close(mean[..., i].double(), prefix.mean(-1), rtol=rtol, atol=0)
+        torch.testing.assert_close(variance[..., i].double(), prefix.var(-1, correction=0), rtol=rtol, atol=1e-6)
 
 
 @pytest.mark.parametrize("normalization", ["causal", "sequence"])

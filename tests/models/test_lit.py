@@ -91,8 +91,25 @@ def test_hyperparameters_are_the_arguments_given_and_the_defaults():
         "weight_decay": 0.1,
         "betas": (0.9, 0.95),
     }
-    assert module.model.config == GPTConfig(13, 8, n_embd=16, attention="energy_gated")
-    assert BaselineGPT(13, 8, n_embd=16).model.config == GPTConfig(13, 8, n_embd=16)
+
+
+def test_arguments_reach_the_model():
+    shape = {"n_layer": 1, "n_head": 3, "n_embd": 12, "dropout": 0.3, "positions": "learned"}
+    gate = {"n_scales": 2, "normalization": "sequence"}
+    assert BaselineGPT(13, 8, **shape).model.config == GPTConfig(13, 8, **shape)
+    gated = EnergyGatedGPT(13, 8, **shape, **gate)
+    assert gated.model.config == GPTConfig(13, 8, **shape, attention="energy_gated", **gate)
+
+
+def test_options_reach_the_optimiser(tmp_path):
+    module = BaselineGPT(**SMALL, learning_rate=0.5, warmup_steps=0, betas=(0.7, 0.8), weight_decay=0.3)
+    run = trainer(tmp_path)
+    run.fit(module, batches(16))
+    matrices, others = run.optimizers[0].param_groups
+    assert isinstance(run.optimizers[0], torch.optim.AdamW)
+    assert matrices["initial_lr"] == others["initial_lr"] == 0.5
+    assert matrices["betas"] == others["betas"] == (0.7, 0.8)
+    assert (matrices["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
 
 
 @pytest.mark.parametrize("stage", ["val", "test"])
@@ -116,9 +133,8 @@ def test_metrics_are_means_over_tokens_not_over_batches(tmp_path, stage):
 
 def test_a_diverged_model_does_not_look_healthy(tmp_path):
     module = BaselineGPT(**SMALL)
-    with torch.no_grad():
-        module.model.norm.weight[0] = math.nan
-    (logged,) = trainer(tmp_path).validate(module, batches(), verbose=False)
+    module.model.register_forward_hook(lambda model, args, logits: logits * (math.nan if len(logits) == 2 else 1))
+    (logged,) = trainer(tmp_path).validate(module, batches(), verbose=False)  # NaN in the last batch only
     assert math.isnan(logged["val_loss"])
 
 
@@ -183,6 +199,16 @@ def test_predictions_are_log_probabilities_of_the_next_tokens(tmp_path):
     for row in range(len(x)):
         for i in range(8):
             assert predicted[row, i].exp().item() == pytest.approx(probabilities[row, i, y[row, i]].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_losses_are_not_rounded_to_half_precision(dtype):
+    module = BaselineGPT(**SMALL).to(dtype).eval()
+    x, y = batches().dataset.tensors
+    predicted = module.predict_step((x, y), 0)
+    assert predicted.dtype == torch.float32
+    expected = module(x).double().log_softmax(-1).gather(-1, y[..., None])[..., 0]
+    torch.testing.assert_close(predicted.double(), expected, rtol=1e-5, atol=0)
 
 
 def test_forward_is_that_of_the_plain_model():
