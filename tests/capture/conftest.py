@@ -12,7 +12,7 @@ from scalepod.capture import AttentionRecord, capture_attention
 
 
 def random_states() -> tuple[Any, ...]:
-    return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
 
 
 def flat_tensors(thing: Any) -> list[Tensor]:

@@ -170,10 +170,8 @@ def test_cross_attention_of_a_decoder_is_left_out_by_name(run: Any, x: Tensor) -
     memory = torch.randn(B, T + 1, C)
     record = run(decoder, x, memory, tgt_mask=CAUSAL)
     assert list(record.result()) == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert record.notes == [
-        f"layers.{i}.multihead_attn: {T} x {T + 1} attention is not square (cross attention or a cache) and was left out"
-        for i in range(2)
-    ]
+    shape = f"{T} x {T + 1} attention is not square (cross attention or a cache) and was left out"
+    assert record.notes == [f"layers.{i}.multihead_attn: {shape}" for i in range(2)]
 
 
 def test_square_cross_attention_is_left_out_on_request(run: Any, x: Tensor) -> None:

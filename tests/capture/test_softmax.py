@@ -1,4 +1,4 @@
-"""Attention that a model writes out itself, in many styles, against float64; and what must not be taken for attention."""
+"""Attention that a model writes out itself, in many styles, against float64; and what is not attention."""
 
 import math
 from collections.abc import Callable
