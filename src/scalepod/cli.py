@@ -1,0 +1,60 @@
+"""The command line, `scalepod`: finds the command, and says in one message what was wrong with what it was given.
+
+Each command is imported when it is called for, so that help and version do not wait for the training stack.
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib.metadata import version
+
+TRAINING_COMMANDS = {
+    "fit": "train a model and watch its attention",
+    "validate": "run the validation loop of a trained model",
+    "test": "run the test loop of a trained model",
+    "predict": "run the prediction loop of a trained model",
+}
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        args: The command and its arguments; None for those of the process.
+
+    Returns:
+        Exit status: 0, or 1 when the configuration or the data were at fault, which has been said on standard error.
+
+    Raises:
+        SystemExit: With status 2 for arguments that cannot be parsed, 0 after help and version, 1 when training was
+            interrupted from the keyboard.
+        Exception: Any error of which the configuration is not clearly the cause, with its traceback.
+    """
+    args = list(sys.argv[1:] if args is None else args)
+    if not args or args[0] not in TRAINING_COMMANDS:
+        _parser().parse_args(args or ["--help"])
+    from .cli_errors import original, speaks_for_itself
+    from .training_cli import TrainingCLI
+
+    try:
+        TrainingCLI(args)
+    except Exception as error:
+        cause = original(error)
+        if not speaks_for_itself(cause):
+            raise
+        print(f"error: {cause}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="scalepod", description="Watch the attention of a transformer while it trains.")
+    parser.add_argument("--version", action="version", version=f"scalepod {version('scalepod')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, text in TRAINING_COMMANDS.items():
+        commands.add_parser(name, help=text)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
