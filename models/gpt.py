@@ -156,7 +156,7 @@ class GPT(nn.Module):
 
         Args:
             idx: Token numbers, integers in [0, V), [B, T] with 1 <= T <= block_size. The range is checked on the CPU
-                only: on an accelerator the check would wait for the device at every step.
+                only: on an accelerator the check would wait for the device at every step. Compiled code does not check.
 
         Returns:
             Logits of the next token, [B, T, V].
@@ -166,10 +166,10 @@ class GPT(nn.Module):
             ValueError: If it has another shape, is too long, or holds a token outside the vocabulary.
         """
         self._check_shape(idx)
-        if idx.device.type == "cpu" and not torch.compiler.is_compiling():
-            self._check_range(idx)
         if idx.shape[1] > self.config.block_size:
             raise ValueError(f"idx holds {idx.shape[1]} tokens a row, but block_size is {self.config.block_size}")
+        if idx.device.type == "cpu" and not torch.compiler.is_compiling():
+            self._check_range(idx)
         x = self.dropout(self.positions(self.embedding(idx)))  # (B, T, C)
         for block in self.blocks:
             x = block(x)

@@ -21,7 +21,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Perplexity(MeanMetric):
-    """Perplexity: the exponential of the mean loss (nats a token)."""
+    """The exponential of the mean loss, which is in nats a token."""
 
     def compute(self) -> Tensor:
         """Return exp of the mean of the losses seen."""

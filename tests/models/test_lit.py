@@ -10,7 +10,7 @@ from lightning import LightningModule, Trainer, seed_everything
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from scalepod.models import GPT, BaselineGPT, EnergyGatedGPT, GPTConfig, LanguageModel
+from scalepod.models import GPT, BaselineGPT, EnergyGatedGPT, GPTConfig
 
 pytestmark = [  # Lightning's own, about set-ups that are meant here
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -255,8 +255,3 @@ def test_a_run_without_end_needs_decay_steps(tmp_path):
     run = trainer(tmp_path, max_steps=-1, max_epochs=-1)
     with pytest.raises(ValueError, match="set decay_steps, or the Trainer's max_steps"):
         run.fit(BaselineGPT(**SMALL), batches())
-
-
-def test_both_share_one_recipe():
-    assert issubclass(BaselineGPT, LanguageModel)
-    assert issubclass(EnergyGatedGPT, LanguageModel)
