@@ -21,7 +21,9 @@ SMALL = [
 SMALL_CALLBACK = ["--trainer.callbacks.n_snapshots=4", "--trainer.callbacks.images=false"]
 """The same for its ScalePODCallback."""
 
-BARE = [*SMALL[6:], "--trainer.logger=false", "--trainer.enable_checkpointing=false"]
+NO_LOGGER = "--trainer.logger=false"
+
+BARE = [*SMALL[6:], NO_LOGGER, "--trainer.enable_checkpointing=false"]
 """A trainer of two steps that writes nothing, for models and data of any kind."""
 
 

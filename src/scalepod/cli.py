@@ -41,7 +41,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         cause = original(error)
         if not speaks_for_itself(cause):
-            raise
+            raise cause from cause.__cause__
         print(f"error: {cause}", file=sys.stderr)
         return 1
     return 0

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from command_line import BARE, SMALL, SMALL_CALLBACK
+from command_line import BARE, NO_LOGGER, SMALL, SMALL_CALLBACK
 
 from scalepod.cli import main
 
-FIT = ["fit", "--config=quickstart", *SMALL, *BARE[-2:], *SMALL_CALLBACK]
+FIT = ["fit", "--config=quickstart", *SMALL, NO_LOGGER, *SMALL_CALLBACK]
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -108,7 +108,7 @@ def test_an_unknown_configuration_is_told_the_shipped_ones(capsys: pytest.Captur
     ("arguments", "message"),
     [
         (["--data.path=nowhere.txt"], "there is no text file at "),
-        (["--data.block_size=5000"], "the validation split of text.txt has "),
+        (["--data.block_size=5000"], "the training split of text.txt has "),
         (["--data.block_size=0"], "block_size must be at least 1, got 0"),
         (["--model.n_head=3"], "n_embd must be a multiple of n_head, got n_embd=16, n_head=3"),
         (["--model.vocab_size=3"], "model.vocab_size is 3, too small for the data, whose vocab_size is"),
