@@ -99,7 +99,15 @@ def test_a_declared_map_outranks_what_was_found_there_and_below(run: Any, x: Ten
     record = run(Chain(Layer(), Declared(probe)), x)
     assert record.source == {"layers.0": "sdpa", "layers.1": "declared"}
     assert torch.allclose(record.result()["layers.1"], torch.full((B, T, T), 1 / T))
-    assert record.notes == []
+    assert record.notes == ["layers.1: its declared attention takes the place of what was found in layers.1.below"]
+
+
+def test_what_the_model_itself_declares_outranks_everything(run: Any, x: Tensor) -> None:
+    class Outer(Chain):
+        def forward(self, x: Tensor) -> Tensor:
+            return record_attention(torch.eye(T).expand(B, T, T)) @ super().forward(x)
+
+    assert list(run.maps(Outer(Layer()), x)) == ["Outer"]
 
 
 def test_a_declaration_outside_of_a_capture_does_nothing() -> None:

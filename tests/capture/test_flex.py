@@ -101,4 +101,4 @@ def test_not_square(run: Any, qkv: Tensor) -> None:
     q, k, v = qkv
     record = run(Flex(flex_attention, None), q[:, :, :3], k, v)
     assert record.result(strict=False) == {}
-    assert record.notes == ["Flex: 3 x 16 attention is not square (cross attention or a cache) and was left out"]
+    assert record.notes == ["Flex: attention of 3 x 16 is not square (cross attention, a cache, parts of a sequence)"]

@@ -184,7 +184,7 @@ def test_t5_encoder_and_decoder(run: Any, close: Any) -> None:
     for found, reference in zip(record.result().values(), expected, strict=True):
         close(found, reference.mean(1))
     assert len(record.notes) == 2
-    assert all("EncDecAttention: 7 x 12 attention is not square" in note for note in record.notes)
+    assert all("EncDecAttention: attention of 7 x 12 is not square" in note for note in record.notes)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])

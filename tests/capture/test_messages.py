@@ -101,7 +101,7 @@ def test_a_partial_capture(run: Any, x: Tensor) -> None:
     assert list(record.result()) == ["0", "3"]
     assert record.notes == [
         f"the kernel {KERNEL} cannot be looked into; it was called by 2",
-        "2 of 4 Layer modules were captured; of 1, 2 nothing was seen",
+        "2 of 4 layers like 0 were captured; of 1, 2 nothing was seen",
     ]
 
 
@@ -141,7 +141,7 @@ def test_negative_weights(run: Any, x: Tensor) -> None:
 
 def test_a_batch_of_another_size(run: Any, x: Tensor) -> None:
     record = run(Layer(F.scaled_dot_product_attention), x, options={"batch_size": 7})
-    assert record.notes == ["Layer: 2 maps for a batch of 7 (windows within a sample?)"]
+    assert record.notes == ["Layer: 2 maps for a batch of 7 (windows, or one sample at a time?)"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

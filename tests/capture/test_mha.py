@@ -170,8 +170,8 @@ def test_cross_attention_of_a_decoder_is_left_out_by_name(run: Any, x: Tensor) -
     memory = torch.randn(B, T + 1, C)
     record = run(decoder, x, memory, tgt_mask=CAUSAL)
     assert list(record.result()) == ["layers.0.self_attn", "layers.1.self_attn"]
-    shape = f"{T} x {T + 1} attention is not square (cross attention or a cache) and was left out"
-    assert record.notes == [f"layers.{i}.multihead_attn: {shape}" for i in range(2)]
+    reason = f"attention of {T} x {T + 1} is not square (cross attention, a cache, parts of a sequence)"
+    assert record.notes == [f"layers.{i}.multihead_attn: {reason}" for i in range(2)]
 
 
 def test_square_cross_attention_is_left_out_on_request(run: Any, x: Tensor) -> None:

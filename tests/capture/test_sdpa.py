@@ -132,7 +132,7 @@ def test_parts_of_a_sample_are_samples_of_their_own(run: Any, close: Any, qkv: A
     q, k, v = (torch.stack([x, x.flip(2)], 1) for x in qkv)  # [B, 2, H, T, D]
     record = run(Call(), q, k, v, options={"batch_size": B})
     close(record.result()["Call"], reference(q.flatten(0, 1), k.flatten(0, 1)))
-    assert record.notes == [f"Call: {2 * B} maps for a batch of {B} (windows within a sample?)"]
+    assert record.notes == [f"Call: {2 * B} maps for a batch of {B} (windows, or one sample at a time?)"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -448,5 +448,5 @@ def test_attention_pooling_is_not_square(run: Any, x: Tensor) -> None:
             return (x[:, :1] @ x.mT).softmax(-1) @ x
 
     assert run(Pooling(), x).notes == [
-        f"Pooling: 1 x {T} attention is not square (cross attention or a cache) and was left out"
+        f"Pooling: attention of 1 x {T} is not square (cross attention, a cache, parts of a sequence)"
     ]

@@ -1,5 +1,6 @@
 """Which module of a model is computing: found on the Python stack, so that no hook is needed."""
 
+import re
 import sys
 
 import torch
@@ -19,18 +20,19 @@ class ModuleNames:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._names: dict[int, str] = {}
-        self._kinds: dict[str, str] = {}
+        self.root = type(_unwrapped(model)).__name__
+        """Name of the model itself."""
         self.scripted: list[str] = []
         """Modules that TorchScript runs outside of Python, where nothing can be seen."""
+        self._names: dict[int, str] = {}
+        self._kinds: dict[str, tuple[type[nn.Module], str]] = {}
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part and part not in WRAPPERS]
-            if isinstance(module, AttentionProbe):
-                parts = parts[:-1]
-            name = ".".join(parts) or type(_unwrapped(model)).__name__
+            is_probe = isinstance(module, AttentionProbe)
+            name = ".".join(parts[:-1] if is_probe else parts) or self.root
             self._names[id(module)] = name
-            if not isinstance(module, AttentionProbe):
-                self._kinds[name] = type(module).__name__  # of a wrapper and what it wraps, the inner one stays
+            if not is_probe:  # of a wrapper and what it wraps, which share a name, the inner one stays
+                self._kinds[name] = type(module), re.sub(r"\d+", "*", name)
             if isinstance(module, torch.jit.ScriptModule):
                 self.scripted.append(name)
 
@@ -50,13 +52,9 @@ class ModuleNames:
                 return None
             frame = frame.f_back
 
-    def kind(self, name: str) -> str:
-        """Class name of the module of this name."""
-        return self._kinds[name]
-
-    def of_kind(self, kind: str) -> list[str]:
-        """Names of all modules of a class, in the order of the model."""
-        return [name for name, other in self._kinds.items() if other == kind]
+    def alike(self, name: str) -> list[str]:
+        """Names of the modules of the same class whose path differs in nothing but its numbers, in their order."""
+        return [other for other, kind in self._kinds.items() if kind == self._kinds[name]]
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -67,6 +67,8 @@ def product_of(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         return _of_matmul(args[1], args[0])
     if func in MATMUL:
         return _of_matmul(*_two(args, kwargs, "other", "mat2"))
+    if func is torch.tensordot:
+        return _of_tensordot(*_two(args, kwargs, "a", "b"), dims=kwargs.get("dims", args[2] if len(args) > 2 else 2))
     if func in ADDMM:
         return _of_matmul(*_two(args[1:], kwargs, "mat1", "batch1", "mat2", "batch2"))
     return None
@@ -108,6 +110,17 @@ def _of_einsum(equation: str, operands: tuple[Tensor, ...]) -> Product:
         out = "..." + "".join(sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1))
     axes = [s.replace("...", ellipsis[len(ellipsis) - width :]) for s, width in zip(axes, widths, strict=True)]
     return Product(operands, tuple(axes), out.replace("...", ellipsis))
+
+
+def _of_tensordot(a: Tensor, b: Tensor, dims: Any) -> Product:
+    if isinstance(dims, int):
+        dims = range(a.dim() - dims, a.dim()), range(dims)
+    first, second = _letters(a.dim()), list(_letters(b.dim(), a.dim()))
+    for i, j in zip(*dims, strict=True):
+        second[j] = first[i]
+    shared = set(first) & set(second)
+    out = "".join(letter for letter in (*first, *second) if letter not in shared)
+    return Product((a, b), (first, "".join(second)), out)
 
 
 def _letters(count: int, start: int = 0) -> str:

@@ -32,7 +32,7 @@ def sdpa_maps(
     batch_size: int | None,
     query: Tensor,
     key: Tensor,
-    value: Tensor,
+    value: Tensor | None,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
@@ -49,7 +49,7 @@ def sdpa_maps(
         batch_size: number of samples B; tells [B * H, T, D] from [B, T, D].
         query: [..., Tq, D].
         key: [..., Tk, D], with fewer heads than the query under ``enable_gqa``.
-        value: not used; the probabilities do not depend on it.
+        value: [..., Tk, Dv]; only its batch size matters.
         attn_mask: boolean (True = may be looked at) or a bias, broadcast to [..., Tq, Tk]; also a ``CausalBias``.
         dropout_p: not used.
         is_causal: query i sees the keys 0..i.
@@ -60,6 +60,8 @@ def sdpa_maps(
     scale = 1.0 / math.sqrt(query.size(-1)) if scale is None else scale
     if attn_mask is not None and hasattr(attn_mask, "_materialize"):  # torch.nn.attention.bias.CausalBias
         attn_mask = attn_mask._materialize(query.device)
+    if value is not None and 2 < query.dim() == value.dim():  # the samples may share a map and have their own values
+        query = query.expand(max(query.size(0), value.size(0)), *query.shape[1:])
     query, key, attn_mask = _aligned(query, key, attn_mask, batch_size, enable_gqa)
     batch, heads, n_queries, n_keys = *query.shape[:-1], key.size(-2)
     dtype = working_dtype(query)

@@ -88,8 +88,7 @@ class SoftmaxFollower:
             return
         trace = self._traces.get(scores, Trace()).after_softmax(axis % scores.dim(), self._record.running())
         self._traces[result] = trace
-        if trace.key not in trace.features and trace.layer is not None:
-            self._record.softmax_layers[trace.layer] = False
+        self._record.met_softmax(trace.layer, used=False)
 
     def _product(self, product: Product, result: Tensor) -> None:
         traces = [self._traces.get(t) for t in product.operands]
@@ -118,12 +117,14 @@ class SoftmaxFollower:
         probs = weights.detach().permute(*lead, query, axis)
         if trace.key is None and not _is_stochastic(probs):
             return False
+        own = [letter for letter in product.out if letter not in axes]
+        if len(own) > 1 and product.out[0] in own:  # the samples share a map and have their own values
+            probs = probs.expand(product.size(own[0]), *probs.shape)
         layer = self._record.running()
         if layer is None or trace.used_in != layer:
             self._record.take("softmax", probs)
             self._traces[product.operands[i]] = replace(trace, used_in=layer)
-        if trace.layer is not None:
-            self._record.softmax_layers[trace.layer] = True
+        self._record.met_softmax(trace.layer, used=True)
         return True
 
     # ------------------------------------------------------------------ everything on the way
