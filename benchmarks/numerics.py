@@ -139,8 +139,8 @@ def main() -> None:
     single = torch.linalg.eigvalsh(grams_by_window(reynolds(steep)[1], four[:1]))[0]
     double = field_pod(steep, four[:1]).eigenvalues[0]
     print(
-        f"\nSpectrum over ten decades: {int((single < 0).sum())} negative eigenvalues from float32 products, "
-        f"{int((double > 0).sum())} of {DOCUMENTS - 1} above the floor and {int((double < 0).sum())} negative from float64"
+        f"\nOf {DOCUMENTS} eigenvalues over ten decades {int((single < 0).sum())} are negative with float32 products, "
+        f"{int((double < 0).sum())} with float64, and there {int((double > 0).sum())} are above the floor"
     )
 
 

@@ -41,19 +41,19 @@ def wide_dtype(device: torch.device) -> torch.dtype:
 
 
 def as_float(tensor: Tensor, name: str) -> Tensor:
-    """Detach; promote half and bfloat16 to float32; refuse what is not real floating point."""
+    """Promote half and bfloat16 to float32; refuse what is not real floating point."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     if not tensor.is_floating_point():
         raise TypeError(f"{name} must be real floating point, got {tensor.dtype}")
-    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def as_wide(tensor: Tensor, name: str) -> Tensor:
-    """Detach, convert to the widest dtype of the device (integers too), and check that every value is finite."""
+    """Convert to the widest dtype of the device, integers too, and check that every value is finite."""
     if tensor.is_complex():
         raise TypeError(f"{name} must be real, got {tensor.dtype}")
-    wide = tensor.detach().to(wide_dtype(tensor.device))
+    wide = tensor.to(wide_dtype(tensor.device))
     check_finite(wide, name)
     return wide
 

@@ -201,7 +201,7 @@ def _as_windows(windows: Tensor | None, n_tokens: int, n_modes: int, device: tor
         raise ValueError(f"n_modes must be at least 0, got {n_modes}")
     if windows is None:
         return torch.ones(1, n_tokens, device=device, dtype=wide_dtype(device))
-    window = as_wide(windows.to(device), "windows")
+    window = as_wide(windows.to(device, wide_dtype(device)), "windows")
     if window.ndim != 2 or window.shape[1] != n_tokens:
         raise ValueError(f"windows must have shape [M, {n_tokens}], one value a lag, got {tuple(window.shape)}")
     return window

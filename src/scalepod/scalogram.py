@@ -169,7 +169,7 @@ def dominant_scales(scalogram: Tensor, scales: Tensor, max_scales: int = 4) -> T
         ValueError: Shapes that do not fit, scales not ascending, non-finite values, or max_scales < 1.
     """
     energy = as_wide(scalogram, "scalogram")
-    grid = positive_vector(scales, "scales").to(energy.device)
+    grid = positive_vector(scales, "scales").to(energy)
     if energy.ndim != 2 or len(energy) != len(grid):
         raise ValueError(f"scalogram {tuple(energy.shape)} must have one row for each of the {len(grid)} scales")
     if bool((grid.diff() <= 0).any()) or max_scales < 1:
@@ -193,6 +193,7 @@ def _peaks(energy: Tensor) -> list[int]:
     return [int(middles[k]) for k in sorted(found, key=lambda k: -float(levels[k]))]
 
 
+@numeric
 def mean_lag(lag_energy: Tensor, signed: bool = False) -> float:
     """Centre of the energy over lags, `sum |tau| e(tau) / sum e(tau)`, in tokens.
 
@@ -217,6 +218,7 @@ def mean_lag(lag_energy: Tensor, signed: bool = False) -> float:
     return float(energy @ distance) / total if total > 0 else math.nan
 
 
+@numeric
 def band_shares(lag_energy: Tensor, bands: Mapping[str, float], signed: bool = False) -> dict[str, float]:
     """Share of the energy that each band of lags holds; the shares add up to 1.
 

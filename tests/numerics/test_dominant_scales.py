@@ -48,6 +48,7 @@ def test_peaks_within_half_an_octave_of_a_higher_one_are_dropped():
     assert of([1, 3, 2, 4, 2, 3, 1], quarter) == pytest.approx([2 ** (3 / 4), 2 ** (1 / 4), 2 ** (5 / 4)])
     eighth = [2 ** (k / 8) for k in range(7)]
     assert of([1, 3, 2, 4, 2, 3, 1], eighth) == pytest.approx([2 ** (3 / 8)])
+    assert of([1, 3, 2, 2, 4, 2, 1], eighth) == pytest.approx([2 ** (4 / 8)])
 
 
 def test_a_dropped_peak_does_not_drop_others():

@@ -36,6 +36,10 @@ def test_bands_are_cut_at_the_geometric_means(lag, band):
     assert band_shares(at(lag), BANDS) == {name: float(name == band) for name in BANDS}
 
 
+def test_a_lag_on_the_cut_is_counted_once():
+    assert band_shares(at(6), {"near": 4, "far": 9}) == {"near": 0, "far": 1}  # sqrt(4 * 9) = 6
+
+
 def test_shares_add_up_to_one_in_the_order_given():
     energy = torch.rand(100, generator=torch.Generator().manual_seed(0))
     bands = {"coarse": 30.0, "fine": 2.5, "medium": 9.0}

@@ -127,7 +127,7 @@ def test_a_zero_field_has_a_zero_scalogram():
 
 
 def test_no_energy_is_negative_for_a_signal_the_wavelet_cannot_see():
-    smooth = np.exp(-(((np.arange(128) - 64) / 30) ** 2))
+    smooth = np.exp(-(((np.arange(128) - 64) / 10) ** 2))
     assert (scalogram(covariance_of(smooth[None]), scale_grid(2, 8)) >= 0).all()
 
 
