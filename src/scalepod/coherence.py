@@ -17,7 +17,8 @@ def cross_coherence(attn: Tensor, scale: float, omega0: float = 6.0) -> Tensor:
 
     W_i(b) is the Morlet transform of row i along the keys, <.> the mean over snapshots. 1 means that the structure of
     this scale around key j goes with that around the query itself in every document. The fields are taken as they are:
-    give the fluctuation (`reynolds`) to leave out what all documents share, without which coherence says little.
+    give the fluctuation (`reynolds`) to leave out what all documents share, without which coherence says little. Keys
+    that a causal query cannot see get only what the wavelet, some 3 scales wide, brings over from those it can.
 
     Args:
         attn: Snapshots, [N, T, T].
@@ -53,8 +54,9 @@ def _coherence_with_query(transform: Tensor, first_query: int) -> Tensor:
     energy = transform.abs().square().mean(0)
     own_energy = own.abs().square().mean(0)
     cross = (own * transform.conj()).mean(0).abs()
-    present = energy > torch.finfo(energy.dtype).eps * energy.amax(-1, keepdim=True)
-    return torch.where(present & (own_energy > 0), (cross / (own_energy * energy).sqrt()).clamp(max=1), 0.0)
+    rounding = torch.finfo(energy.dtype).eps * energy.amax(-1, keepdim=True)
+    present = (energy > rounding) & (own_energy > rounding)
+    return torch.where(present, (cross / (own_energy * energy).sqrt()).clamp(max=1), 0.0)
 
 
 def coherence_threshold(n: int, alpha: float = 0.05) -> float:

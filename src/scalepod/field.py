@@ -73,7 +73,16 @@ def from_lag(x: Tensor, signed: bool = False) -> Tensor:
 
 
 def lags(n_tokens: int, signed: bool = False, device: torch.device | None = None) -> Tensor:
-    """Lag at each index of the lag layout: 0..T-1, or -(T-1)..T-1 when signed; int64 [L]."""
+    """Lag at each index of the lag layout.
+
+    Args:
+        n_tokens: Tokens T.
+        signed: Whether the layout holds both directions.
+        device: Where to make the tensor.
+
+    Returns:
+        0..T-1, or -(T-1)..T-1 when signed, in tokens; int64 [L].
+    """
     return torch.arange(-(n_tokens - 1) if signed else 0, n_tokens, device=device)
 
 
@@ -105,6 +114,7 @@ def reynolds(attn: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]
 
 
 def _mean_field(x: Tensor, valid: Tensor | None) -> Tensor:
+    """Mean over the valid snapshots of each query, summed about the first of them, in the widest dtype."""
     n, n_tokens, _ = x.shape
     total = x.new_zeros(n_tokens, n_tokens, dtype=wide_dtype(x.device))
     if valid is None:

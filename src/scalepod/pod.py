@@ -16,7 +16,8 @@ from ._checks import (
     positive_vector,
     wide_dtype,
 )
-from .field import lags, reynolds
+from .field import lags as lag_axis
+from .field import reynolds
 
 _NoConvergence = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, but not in the stubs
 _LAG_BLOCK = 32  # Gram matrices held at a time
@@ -48,7 +49,7 @@ class LagPOD(NamedTuple):
 
 @numeric
 def lag_windows(
-    centres: Tensor | Sequence[float],
+    lags: Tensor | Sequence[float],
     n_lags: int,
     kind: Literal["bandpass", "lowpass"] = "bandpass",
     bandwidth: float = 0.5,
@@ -59,7 +60,7 @@ def lag_windows(
     to about l, as in the code published with arXiv 2606.06573.
 
     Args:
-        centres: Lag l of each window in tokens, [M]; may be empty.
+        lags: Lag l of each window in tokens, [M]; may be empty.
         n_lags: Lags 0..n_lags - 1 to sample.
         kind: Shape of the window.
         bandwidth: Relative width of a bandpass window.
@@ -68,14 +69,13 @@ def lag_windows(
         [M, n_lags], float64 where the device has it, largest value 1 where the centre is a lag on the grid.
 
     Raises:
-        ValueError: A centre or bandwidth that is not positive, n_lags < 1, or an unknown kind.
+        ValueError: A lag or bandwidth that is not positive, n_lags < 1, or an unknown kind.
     """
-    if not isinstance(centres, Tensor):
-        centres = torch.tensor(list(centres), dtype=torch.float64)
+    given = lags if isinstance(lags, Tensor) else torch.tensor(list(lags), dtype=torch.float64)
     check_positive(bandwidth, "bandwidth")
     check_positive(n_lags, "n_lags")
-    centre = positive_vector(centres, "lags")[:, None]
-    tau = lags(n_lags, device=centre.device).to(centre.dtype)
+    centre = positive_vector(given, "lags")[:, None]
+    tau = lag_axis(n_lags, device=centre.device).to(centre.dtype)
     if kind == "bandpass":
         return torch.exp(-((tau - centre) ** 2) / (2 * (bandwidth * centre) ** 2))
     if kind == "lowpass":
@@ -144,7 +144,7 @@ def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPO
     """POD over lags: eigenvalues and eigenvectors of `g_m(tau) R[tau, tau'] g_m(tau')`.
 
     Text is homogeneous along the query axis, so this decomposition converges with the number of documents where the
-    field POD counts them. Floor, zeros and signs as in `field_pod`.
+    field POD counts them. Zeros and signs as in `field_pod`, with the floor `L eps lambda_1`.
 
     Args:
         R: Lag covariance, [L, L], L = T or, with signed lags, L = 2T - 1.
@@ -166,7 +166,7 @@ def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPO
             f"windows {tuple(window.shape)} fit R {tuple(R.shape)} neither as [M, L] nor as [M, (L + 1) / 2]"
         )
     if n_lags != n_tokens:
-        window = window[:, lags(n_tokens, True, window.device).abs()]
+        window = window[:, lag_axis(n_tokens, True, window.device).abs()]
     values, vectors = _eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags)
     kept, modes = _leading(values, vectors, n_modes)
     return LagPOD(values, modes * torch.where(kept > 0, _signs(modes), 0.0)[..., None])
@@ -255,7 +255,7 @@ def _combine(u: Tensor, weight: Tensor) -> Tensor:
 
 def _field_window(window: Tensor) -> Tensor:
     """g(|i - j|), [M, T, T]."""
-    position = lags(window.shape[1], device=window.device)
+    position = lag_axis(window.shape[1], device=window.device)
     return window[:, (position[:, None] - position).abs()]
 
 

@@ -115,9 +115,20 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
 
 
 def wavelet(scales: Tensor, n_lags: int, omega0: float) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of `psi_ab(tau)`, each [S, L, L]: scale, place b, lag tau.
+    """Morlet wavelets `psi_ab(tau)` at every place b (see `scalogram`).
 
     A wavelet depends on tau - b alone, so 2L - 1 samples of it fill its whole matrix.
+
+    Args:
+        scales: Scales in tokens, [S].
+        n_lags: Number of lags (or keys) L.
+        omega0: Centre frequency of the wavelet.
+
+    Returns:
+        Real and imaginary part, each [S, L, L]: scale, place b, lag tau.
+
+    Raises:
+        ValueError: omega0 is not positive.
     """
     check_positive(omega0, "omega0")
     offset = torch.arange(1 - n_lags, n_lags, device=scales.device, dtype=scales.dtype)

@@ -8,7 +8,7 @@ from torch import Tensor
 from ._checks import as_wide, numeric
 
 _MIN_POINTS = 3
-_MIN_BETA = 1e-9  # a slope below this is the rounding of a flat spectrum
+_MIN_BETA = 1e-9  # a slope, or a spread of the logarithms, below this is the rounding of a flat spectrum
 
 
 class SpectralFit(NamedTuple):
@@ -26,7 +26,14 @@ class SpectralFit(NamedTuple):
     """Eigenvalues in the fit, int64."""
 
     def reason(self, *index: int) -> str | None:
-        """Why t_spec at this batch index is undefined, in words; None when it is defined."""
+        """Why t_spec is undefined.
+
+        Args:
+            index: Place in the batch, as many numbers as the fields have dimensions.
+
+        Returns:
+            The reason in words; None when t_spec is defined.
+        """
         if bool(torch.isfinite(self.t_spec[index])):
             return None
         points = int(self.n_points[index])
@@ -86,7 +93,7 @@ def _fit_line(x: Tensor, y: Tensor, used: Tensor) -> SpectralFit:
     beta = torch.where(enough, -sxy / sxx, nan)
     residual = (dy + beta[..., None] * dx).square().sum(-1)
     decays = beta > _MIN_BETA
-    r2 = torch.where(enough & (syy > 0), 1 - residual / syy, nan)
+    r2 = torch.where(enough & (syy > _MIN_BETA**2 * sxx), 1 - residual / syy, nan)
     stderr = torch.where(enough, (residual / (n - 2) / sxx).sqrt(), nan)
     return SpectralFit(torch.where(decays, 1 / beta, nan), beta, stderr, r2, n)
 

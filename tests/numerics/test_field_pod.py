@@ -104,6 +104,7 @@ def test_beyond_the_rank_everything_is_exactly_zero():
     assert not pod.eigenvalues[0, 3:].any()
     assert not pod.modes[0, 3:].any()
     assert not pod.coefficients[0, 3:].any()
+    assert field_pod(attn, n_modes=0).modes.shape == (1, 0, 5, 5)
 
 
 def test_centring_leaves_no_eigenvalue_of_its_own(attention):

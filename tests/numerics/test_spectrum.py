@@ -84,10 +84,11 @@ def test_a_fit_range_beyond_the_spectrum_holds_no_points():
     assert int(spectral_concentration(power_law(1.0, 5), (10, 20)).n_points) == 0
 
 
-@pytest.mark.parametrize("level", [1.0, 0.1])
+@pytest.mark.parametrize("level", [1.0, 0.1, 7e-5])
 def test_a_flat_spectrum_does_not_decay(level):
     fit = spectral_concentration(torch.full((30,), level, dtype=torch.float64))
     assert math.isnan(float(fit.t_spec))
+    assert math.isnan(float(fit.r2))
     assert float(fit.beta) == pytest.approx(0, abs=1e-12)
     assert "the spectrum does not decay (beta = " in str(fit.reason())
 
