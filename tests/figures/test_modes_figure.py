@@ -8,6 +8,11 @@ from scalepod.figures import figure_to_array, modes_figure
 from scalepod.figures.modes import _block
 
 
+@pytest.fixture(scope="module")
+def figure(analysis):
+    return modes_figure(analysis, "layer")
+
+
 def drawn_rows(analysis):
     """Windows from the top: the whole, then bands and the first dominant lag, by lag."""
     n_bands = len(analysis.bands)
@@ -15,8 +20,8 @@ def drawn_rows(analysis):
     return [0, *sorted(windows, key=lambda m: analysis.window_lags[m])]
 
 
-def test_the_whole_modes_are_drawn_as_they_are(analysis, labelled):
-    whole = labelled(modes_figure(analysis, "layer"), "query, tokens")[0]
+def test_the_whole_modes_are_drawn_as_they_are(figure, analysis, labelled):
+    whole = labelled(figure, "query, tokens")[0]
     assert len(whole.images) == 3
     for k, image in enumerate(whole.images):
         drawn = image.get_array()
@@ -24,8 +29,8 @@ def test_the_whole_modes_are_drawn_as_they_are(analysis, labelled):
         assert np.array_equal(drawn.mask, np.triu(np.ones((96, 96), dtype=bool), 1)), "only the future is hidden"
 
 
-def test_a_short_window_shows_the_block_with_most_energy(analysis, labelled):
-    maps = labelled(modes_figure(analysis, "layer"), "query, tokens")
+def test_a_short_window_shows_the_block_with_most_energy(figure, analysis, labelled):
+    maps = labelled(figure, "query, tokens")
     for ax, m in zip(maps, drawn_rows(analysis), strict=True):
         first, last = (int(label.get_text()) for label in ax.get_yticklabels())
         modes = analysis.field.modes[m].numpy()
@@ -51,8 +56,7 @@ def test_size_of_the_block(n_tokens, lag, size):
     assert first + drawn >= 45
 
 
-def test_colours_are_symmetric_about_zero_and_the_limit_is_written(analysis, labelled):
-    figure = modes_figure(analysis, "layer")
+def test_colours_are_symmetric_about_zero_and_the_limit_is_written(figure, analysis, labelled):
     words = "\n".join(text.get_text() for text in figure.texts)
     for ax in labelled(figure, "query, tokens"):
         limits = {image.get_clim() for image in ax.images}
@@ -78,8 +82,8 @@ def test_both_signs_reach_the_pixels(analysis, labelled):
     assert blue - red_of_blue > 50
 
 
-def test_lag_profile_is_the_mean_over_queries(analysis, labelled):
-    profiles = labelled(modes_figure(analysis, "layer"), "mean over queries")
+def test_lag_profile_is_the_mean_over_queries(figure, analysis, labelled):
+    profiles = labelled(figure, "mean over queries")
     for ax, m in zip(profiles, drawn_rows(analysis), strict=True):
         for k, line in enumerate(ax.lines[1:]):
             mode = analysis.field.modes[m, k].double().numpy()
@@ -88,19 +92,20 @@ def test_lag_profile_is_the_mean_over_queries(analysis, labelled):
             assert np.array_equal(line.get_xdata(), np.arange(96))
 
 
-def test_lag_modes_and_shape_of_the_window(analysis, labelled):
-    panels = labelled(modes_figure(analysis, "layer"), "lag mode")
+def test_lag_modes_and_shape_of_the_window(figure, analysis, labelled):
+    panels = labelled(figure, "lag mode")
     for ax, m in zip(panels, drawn_rows(analysis), strict=True):
         lines = np.stack([line.get_ydata() for line in ax.lines[1:]])
         assert np.array_equal(lines, analysis.lag.modes[m].double().numpy())
         if m > 0:
-            outline = ax.collections[0].get_paths()[0].vertices
-            peak = outline[outline[:, 1].argmax(), 0]
-            assert abs(peak - min(analysis.window_lags[m], 95)) <= 0.5
+            low, high = ax.get_ylim()
+            outline = {x: y for x, y in ax.collections[0].get_paths()[0].vertices if y > low}
+            heights = [(outline.get(lag, low) - low) / (high - low) for lag in range(96)]
+            assert np.allclose(heights, analysis.windows[m].numpy(), atol=1e-6)
 
 
-def test_shares_of_the_energy_are_written(analysis):
-    words = [text.get_text() for text in modes_figure(analysis, "layer").texts]
+def test_shares_of_the_energy_are_written(figure, analysis):
+    words = [text.get_text() for text in figure.texts]
     eigenvalues = analysis.field.eigenvalues[0]
     for k in range(3):
         share = 100 * float(eigenvalues[k] / eigenvalues.sum())
@@ -131,8 +136,7 @@ def test_signed_modes_show_both_directions(signed_analysis, labelled):
     assert bottom.get_xlabel() == "lag, tokens\n← ahead | back →"
 
 
-def test_axes_say_tokens(analysis, labelled):
-    figure = modes_figure(analysis, "layer")
+def test_axes_say_tokens(figure, analysis, labelled):
     assert len(labelled(figure, "key, tokens")) == 1
     assert len(labelled(figure, "lag, tokens")) == 2
     assert len(labelled(figure, "query, tokens")) == 5

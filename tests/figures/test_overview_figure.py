@@ -9,7 +9,7 @@ from scalepod.figures.style import DOMINANT_COLOR, FIELD_COLOR, LAG_COLOR
 EDGES = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def layers(analysis, degenerate):
     names = ("two documents", "no energy", "no field")
     return {"01_model.h.0.attn": analysis} | {
@@ -17,8 +17,13 @@ def layers(analysis, degenerate):
     }
 
 
-def test_share_of_the_energy_by_lag(layers, analysis, labelled):
-    (ax,) = labelled(overview_figure(layers, "step 0"), "lag, tokens")
+@pytest.fixture(scope="module")
+def figure(layers):
+    return overview_figure(layers, "step 0")
+
+
+def test_share_of_the_energy_by_lag(figure, layers, analysis, labelled):
+    (ax,) = labelled(figure, "lag, tokens")
     shares = ax.collections[0].get_array()
     energy = analysis.lag_energy.numpy()
     bins = pairwise(EDGES)
@@ -30,8 +35,8 @@ def test_share_of_the_energy_by_lag(layers, analysis, labelled):
     assert np.allclose(ax.collections[0].get_coordinates()[0, :, 0], np.array(EDGES) - 0.5)
 
 
-def test_mean_and_dominant_lags_are_marked(layers, labelled):
-    (ax,) = labelled(overview_figure(layers, "step 0"), "lag, tokens")
+def test_mean_and_dominant_lags_are_marked(figure, layers, labelled):
+    (ax,) = labelled(figure, "lag, tokens")
     others, first, mean = ax.lines
     dominant = [(row, layer.dominant_lags.tolist()) for row, layer in enumerate(layers.values())]
     assert first.get_color() == others.get_color() == DOMINANT_COLOR
@@ -41,8 +46,8 @@ def test_mean_and_dominant_lags_are_marked(layers, labelled):
     assert np.array_equal(mean.get_ydata(), range(4))
 
 
-def test_bands_are_stacked(layers, labelled):
-    (ax,) = labelled(overview_figure(layers, "step 0"), "share of energy")
+def test_bands_are_stacked(figure, layers, labelled):
+    (ax,) = labelled(figure, "share of energy")
     shares = [list(layer.bands.values()) or [0, 0, 0] for layer in layers.values()]
     widths = np.array([[bar.get_width() for bar in bars] for bars in ax.containers])
     assert np.allclose(widths, 100 * np.array(shares).T)
@@ -50,8 +55,7 @@ def test_bands_are_stacked(layers, labelled):
     assert np.allclose(starts, np.cumsum(widths, 0) - widths)
 
 
-def test_complexity_by_layer(layers, labelled):
-    figure = overview_figure(layers, "step 0")
+def test_complexity_by_layer(figure, layers, labelled):
     (t_spec,), (h_star,) = labelled(figure, "T_spec = 1 / slope"), labelled(figure, "number of modes")
     field, lag = (container.lines[0] for container in t_spec.containers)
     assert (field.get_color(), lag.get_color()) == (FIELD_COLOR, LAG_COLOR)
@@ -68,8 +72,7 @@ def test_complexity_by_layer(layers, labelled):
     assert np.allclose(field.get_xdata(), expected, equal_nan=True)
 
 
-def test_first_layer_is_at_the_top(layers, labelled):
-    figure = overview_figure(layers, "step 0")
+def test_first_layer_is_at_the_top(figure, layers, labelled):
     (ax,) = labelled(figure, "lag, tokens")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["01 h.0", "02 h.1", "03 h.2", "04 h.3"]
     for panel in figure.axes:

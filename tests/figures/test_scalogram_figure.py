@@ -14,8 +14,23 @@ def either(request):
     return request.getfixturevalue(request.param)
 
 
-def test_scalogram_is_drawn_as_it_is(either, labelled):
-    (ax,) = labelled(scalogram_figure(either, "layer"), "scale a")
+@pytest.fixture(scope="module")
+def figure(analysis):
+    return scalogram_figure(analysis, "layer")
+
+
+@pytest.fixture(scope="module")
+def signed_figure(signed_analysis):
+    return scalogram_figure(signed_analysis, "layer")
+
+
+@pytest.fixture
+def either_figure(either, figure, signed_figure):
+    return signed_figure if either.signed else figure
+
+
+def test_scalogram_is_drawn_as_it_is(either, either_figure, labelled):
+    (ax,) = labelled(either_figure, "scale a")
     mesh = ax.collections[0]
     assert np.array_equal(mesh.get_array(), either.scalogram.double().numpy())
     assert mesh.get_clim() == (0, float(either.scalogram.max()))
@@ -27,8 +42,8 @@ def test_scalogram_is_drawn_as_it_is(either, labelled):
     assert (corners[1:, 0, 1] > period).all()
 
 
-def test_cone_of_influence_is_hatched(either, labelled):
-    (ax,) = labelled(scalogram_figure(either, "layer"), "scale a")
+def test_cone_of_influence_is_hatched(either, either_figure, labelled):
+    (ax,) = labelled(either_figure, "scale a")
     hatched = [c for c in ax.collections[1:] if c.get_hatch()]
     lag = np.arange(-(either.n_tokens - 1) if either.signed else 0, either.n_tokens)
     period = equivalent_lag(either.scales, either.omega0).numpy()
@@ -41,13 +56,12 @@ def test_cone_of_influence_is_hatched(either, labelled):
     assert not (wrong & ~on_the_edge).any()
 
 
-def test_dominant_scales_are_marked(either, labelled):
+def test_dominant_scales_are_marked(either, either_figure, labelled):
     assert len(either.dominant_lags) > 0
-    figure = scalogram_figure(either, "layer")
-    (ax,) = labelled(figure, "scale a")
+    (ax,) = labelled(either_figure, "scale a")
     lines = [line.get_ydata()[0] for line in ax.lines if line.get_color() == DOMINANT_COLOR]
     assert np.allclose(lines, either.dominant_lags)
-    (beside,) = labelled(figure, "E(a)")
+    (beside,) = labelled(either_figure, "E(a)")
     marks = [line.get_xydata()[0] for line in beside.lines if line.get_color() == DOMINANT_COLOR]
     energy = dict(zip(either.scales.tolist(), either.scale_energy.tolist(), strict=True))
     expected = [[energy[a], lag] for a, lag in zip(either.dominant_scales.tolist(), lines, strict=True)]
@@ -55,16 +69,16 @@ def test_dominant_scales_are_marked(either, labelled):
     assert [text.get_text() for text in beside.texts] == [f"{lag:.3g} tokens" for lag in lines]
 
 
-def test_energy_by_scale(analysis, labelled):
-    (ax,) = labelled(scalogram_figure(analysis, "layer"), "E(a)")
+def test_energy_by_scale(figure, analysis, labelled):
+    (ax,) = labelled(figure, "E(a)")
     assert np.allclose(ax.lines[0].get_xdata(), analysis.scalogram.sum(1))
     assert np.allclose(ax.lines[0].get_ydata(), equivalent_lag(analysis.scales))
     assert ax.get_ylim() == labelled(ax.figure, "scale a")[0].get_ylim()
 
 
 @pytest.mark.parametrize(("name", "pod"), [("field", "field"), ("lag", "lag")])
-def test_spectrum_and_fitted_line(analysis, labelled, name, pod):
-    (ax,) = labelled(scalogram_figure(analysis, "layer"), f"{name} POD")
+def test_spectrum_and_fitted_line(figure, analysis, labelled, name, pod):
+    (ax,) = labelled(figure, f"{name} POD")
     eigenvalues = getattr(analysis, pod).eigenvalues[0].numpy()
     points, line = ax.lines
     share = eigenvalues[eigenvalues > 0] / eigenvalues.sum()
@@ -75,8 +89,8 @@ def test_spectrum_and_fitted_line(analysis, labelled, name, pod):
 
 
 @pytest.mark.parametrize("name", ["field", "lag"])
-def test_legend_gives_the_values_with_their_errors(analysis, labelled, name):
-    (ax,) = labelled(scalogram_figure(analysis, "layer"), f"{name} POD")
+def test_legend_gives_the_values_with_their_errors(figure, analysis, labelled, name):
+    (ax,) = labelled(figure, f"{name} POD")
     eigenvalues = getattr(analysis, name).eigenvalues[0].numpy()
     (slope, _), covariance = np.polyfit(np.log(np.arange(1, 31)), np.log(eigenvalues[:30]), 1, cov=True)
     error = np.sqrt(covariance[0, 0]) / slope**2
@@ -121,8 +135,8 @@ def test_no_dominant_scale_is_said(analysis, labelled):
     assert not [line for line in labelled(figure, "scale a")[0].lines if line.get_color() == DOMINANT_COLOR]
 
 
-def test_table_has_the_values_of_every_window(analysis):
-    words = [text.get_text() for text in scalogram_figure(analysis, "layer").texts]
+def test_table_has_the_values_of_every_window(figure, analysis):
+    words = [text.get_text() for text in figure.texts]
     for m, t_spec in enumerate(analysis.lag_fit.t_spec.tolist()):
         assert f"{t_spec:.2f}" in words
         assert f"{float(analysis.field_fit.t_spec[m]):.2f}" in words
@@ -133,17 +147,16 @@ def test_table_has_the_values_of_every_window(analysis):
     ]
 
 
-def test_axes_say_tokens(either, labelled):
-    figure = scalogram_figure(either, "layer")
-    (ax,) = labelled(figure, "scale a")
+def test_axes_say_tokens(either, either_figure, labelled):
+    (ax,) = labelled(either_figure, "scale a")
     assert ax.get_ylabel() == "scale a as equivalent lag, tokens"
     assert ax.get_xlabel() == ("lag b, tokens\n← ahead | back →" if either.signed else "lag b, tokens")
 
 
-def test_heading_says_what_was_analysed(analysis, signed_analysis):
+def test_heading_says_what_was_analysed(figure, analysis, signed_figure):
     odd = dataclasses.replace(analysis, n_skipped=3, burn_in=8, n_queries=61.5)
     words = scalogram_figure(odd, "layer").texts[1].get_text()
     for part in ("40 documents of 96 tokens", "3 skipped", "first 8 queries left out", "61.5 queries each"):
         assert part in words
-    assert "padding" not in scalogram_figure(analysis, "layer").texts[1].get_text()
-    assert "looks both ways" in scalogram_figure(signed_analysis, "layer").texts[1].get_text()
+    assert "padding" not in figure.texts[1].get_text()
+    assert "looks both ways" in signed_figure.texts[1].get_text()

@@ -86,7 +86,7 @@ def _lag_shares(layer: LayerAnalysis, edges: npt.NDArray[np.int64]) -> Array:
     energy = layer.lag_energy.double().numpy()
     if energy.sum() <= 0:
         return np.full(len(edges) - 1, np.nan)
-    shares = np.histogram(lag, edges - 0.5, weights=energy)[0] / energy.sum()
+    shares = np.histogram(lag, edges, weights=energy)[0] / energy.sum()
     return np.where((edges[:-1] <= lag[-1]) & (edges[1:] > lag[0]), shares, np.nan)
 
 
