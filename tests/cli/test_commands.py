@@ -114,7 +114,7 @@ def test_fit_says_where_to_look_and_logs_there(folder: Path, capsys: pytest.Capt
 def test_fit_says_where_results_are_when_there_is_no_tensorboard(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cli = run("fit", OWN, BARE, "--trainer.default_root_dir=results")
+    cli = run("fit", "--config=quickstart", SMALL, SMALL_CALLBACK, NO_LOGGER, "--trainer.default_root_dir=results")
     said = capsys.readouterr().out
     assert "tensorboard" not in said
     (line,) = [line for line in said.splitlines() if line.startswith("Results")]
@@ -125,10 +125,11 @@ def test_fit_says_where_results_are_when_there_is_no_tensorboard(
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_fit_is_watched_unless_told_otherwise() -> None:
-    small = ["--config=quickstart", *SMALL, NO_LOGGER, *SMALL_CALLBACK]
+    no_step = "--trainer.max_steps=0"
+    small = ["--config=quickstart", *SMALL, NO_LOGGER, *SMALL_CALLBACK, no_step]
     assert [callback.n_snapshots for callback in watching(run("fit", small))] == [4]
     assert watching(run("fit", small, "--watch=false")) == []
-    assert [callback.n_snapshots for callback in watching(run("fit", OWN, BARE))] == [150]
+    assert [callback.n_snapshots for callback in watching(run("fit", OWN, BARE, no_step))] == [150]
     assert watching(run("validate", OWN, BARE)) == []
 
 
