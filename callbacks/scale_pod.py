@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..analysis import LayerAnalysis
-from ..capture import capture_attention
-from ..capture.padding import valid_tokens
+from ..capture import capture_attention, valid_tokens
+from ..capture.opaque import Adapter
 from ..monitor import DEFAULT_BANDS, ScalePOD, check_options
 from ..store import save_analyses
 from .documents import HeldOutBatch, batch_size, find_source, held_out_batches
@@ -61,6 +61,7 @@ class ScalePODCallback(L.Callback):
             where defined, else ``forward`` by its signature, else ``validation_step``.
         include: Globs of layer names to look at; None for all.
         exclude: Globs of layer names to leave out.
+        adapters: How to read the arguments of custom attention kernels, by operator name; see ``capture_attention``.
         heads: "mean" averages the heads of a layer; "each" analyses every head as a layer of its own, ``name/h3``.
         omega0: Centre frequency of the Morlet wavelet.
         bands: Centres of the fixed lag bands, in tokens, by name.
@@ -93,6 +94,7 @@ class ScalePODCallback(L.Callback):
         forward_fn: Forward | None = None,
         include: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] = (),
+        adapters: Mapping[str, Adapter] | None = None,
         heads: Literal["mean", "each"] = "mean",
         omega0: float = 6.0,
         bands: Mapping[str, float] = DEFAULT_BANDS,
@@ -119,7 +121,7 @@ class ScalePODCallback(L.Callback):
         self.every_n_steps = None if every_n_epochs else every_n_steps
         self.every_n_epochs = every_n_epochs
         self.n_snapshots, self.dataloader, self.forward_fn = n_snapshots, dataloader, forward_fn
-        self.include, self.exclude, self.heads = include, exclude, heads
+        self.include, self.exclude, self.adapters, self.heads = include, exclude, adapters, heads
         self.images, self.save_dir, self.on_error, self.prefix = images, save_dir, on_error, prefix
         self.options: dict[str, Any] = {
             "n_modes": n_modes,
@@ -246,6 +248,7 @@ class ScalePODCallback(L.Callback):
                         batch=batch,
                         include=self.include,
                         exclude=self.exclude,
+                        adapters=self.adapters,
                         heads=self.heads,
                     ) as record,
                 ):

@@ -125,7 +125,7 @@ class Translator(TinyModule):
 
 
 def test_cross_attention_is_left_out_with_a_word(tmp_path):
-    with pytest.warns(ScalePODWarning, match=r"decoder.multihead_attn: 12 x 5 attention is not square"):
+    with pytest.warns(ScalePODWarning, match=r"decoder.multihead_attn: attention of 12 x 5 is not square"):
         callback = watched(tmp_path, Translator(), tiny_loader(seed=1))
     assert list(callback.analyses) == ["01_decoder.self_attn"]
 
@@ -208,3 +208,28 @@ def test_a_module_with_only_a_validation_step(tmp_path):
     callback = watched(tmp_path, model, {"input_ids": tokens})
     assert list(callback.analyses) == ["01_inner#0", "02_inner#1"]
     assert model.collected == []
+
+
+@torch.library.custom_op("scalepod_tests::attention", mutates_args=())
+def sealed_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class Sealed(TinyModule):
+    """Attention in a kernel that nothing can look into."""
+
+    def forward(self, idx):
+        x = self.embed(idx)
+        heads = x.detach()[:, None]
+        return self.head(x + sealed_attention(heads, heads, heads)[:, 0])
+
+
+def test_a_custom_kernel_is_named_and_an_adapter_opens_it(tmp_path):
+    with pytest.warns(
+        ScalePODWarning, match="scalepod_tests::attention cannot be looked into; it was called by Sealed"
+    ):
+        watched(tmp_path, Sealed(), tiny_loader(seed=1), on_error="warn")
+    adapters = {"scalepod_tests::attention": lambda q, k, v: {"query": q, "key": k, "is_causal": True}}
+    callback = watched(tmp_path, Sealed(), tiny_loader(seed=1), adapters=adapters)
+    assert list(callback.analyses) == ["01_Sealed"]
+    assert not callback.analyses["01_Sealed"].signed
