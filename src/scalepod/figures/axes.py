@@ -1,12 +1,13 @@
 """Axes of lags, scales and counts, with ticks that a reader can use."""
 
+import math
 import textwrap
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .style import MUTED
 
@@ -40,7 +41,7 @@ def scale_axis(ax: Axes, edges: Array) -> None:
     """Make y a logarithmic axis of scales, as equivalent lags, with the powers of two labelled."""
     ax.set_yscale("log", base=2)
     ax.set_ylim(edges[0], edges[-1])
-    exponents = range(int(np.ceil(np.log2(edges[0]))), int(np.log2(edges[-1])) + 1)
+    exponents = range(math.ceil(np.log2(edges[0])), math.floor(np.log2(edges[-1])) + 1)
     _plain_ticks(ax.yaxis, [2.0**k for k in exponents])
 
 
@@ -54,9 +55,11 @@ def count_axis(ax: Axes) -> None:
 
 
 def decade_axis(axis: Axis) -> None:
-    """Label the decades of a logarithmic axis without matplotlib's mathtext."""
+    """Label the decades of a logarithmic axis without matplotlib's mathtext; minor ticks would take long to draw."""
+    low, high = np.log10(axis.get_view_interval())
+    axis.set_major_locator(FixedLocator([10.0**k for k in range(math.ceil(low), math.floor(high) + 1)]))
     axis.set_major_formatter(FuncFormatter(_power_of_ten))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def say(ax: Axes, text: str) -> None:

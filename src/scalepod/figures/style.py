@@ -39,6 +39,7 @@ _STYLE = {
     "axes.titlesize": 9.0,
     "axes.labelsize": 9.0,
     "axes.titlepad": 4.0,
+    "axes.titley": 1.0,  # else matplotlib measures all tick labels to place a title
     "axes.labelpad": 2.0,
     "axes.linewidth": 0.7,
     "axes.edgecolor": MUTED,
