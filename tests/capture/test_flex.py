@@ -97,6 +97,16 @@ def test_one_sample_and_one_head_at_a_time(run: Any, close: Any, qkv: Tensor) ->
     close(run.maps(model, *qkv, options={"byte_budget": 1})["Flex"], expected)
 
 
+def test_autocast(run: Any, close: Any, qkv: Tensor) -> None:
+    def forward(*args: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(*args)
+
+    model = Flex(flex_attention, None)
+    expected = reference(*qkv[:2].bfloat16(), penalty=False, documents=False, scale=D**-0.5)
+    close(run.maps(model, *qkv, forward=forward)["Flex"], expected)
+
+
 def test_not_square(run: Any, qkv: Tensor) -> None:
     q, k, v = qkv
     record = run(Flex(flex_attention, None), q[:, :, :3], k, v)

@@ -1,6 +1,7 @@
 """What cannot be captured, or looks odd, is said: with the layer, and with the way out."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -154,6 +155,14 @@ def test_scripted_modules() -> None:
     with torch.no_grad(), capture_attention(model) as record:
         model(torch.zeros(B, T, D))
     with pytest.raises(NoAttentionFound, match="Scripted modules cannot be looked into: 0"):
+        record.result()
+
+
+def test_other_threads_are_not_seen(x: Tensor) -> None:
+    model = Layer(F.scaled_dot_product_attention)
+    with capture_attention(model) as record, ThreadPoolExecutor(1) as pool:
+        pool.submit(model, x).result()
+    with pytest.raises(NoAttentionFound, match=r"nn\.DataParallel \(other threads are not seen\)"):
         record.result()
 
 

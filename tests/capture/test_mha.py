@@ -91,6 +91,17 @@ def test_the_maps_are_the_same_on_every_path(
     assert (weights is None and plain_weights is None) or torch.equal(weights, plain_weights)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_autocast(x: Tensor, close: Any, need_weights: bool) -> None:
+    layer = attention().eval()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), capture_attention(layer) as record:
+        layer(x, x, x, need_weights=need_weights)
+        projected = F.linear(x.transpose(0, 1), layer.in_proj_weight, layer.in_proj_bias).transpose(0, 1)
+    assert projected.dtype == torch.bfloat16
+    q, k, _ = (y.double().unflatten(-1, (H, -1)).transpose(1, 2) for y in projected.chunk(3, -1))
+    close(record.result()["MultiheadAttention"], (q @ k.mT / math.sqrt(C // H)).softmax(-1).mean(1))
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "sequence first": {"batch_first": False},
     "other sizes": {"kdim": C, "vdim": C + 2},

@@ -354,6 +354,25 @@ def test_a_positional_attention_is_shared_by_all_samples(run: Any, close: Any, x
     close(maps, model.scores.detach().double().softmax(-1).expand(B, T, T))
 
 
+def test_autocast(run: Any, close: Any, x: Tensor) -> None:
+    """The softmax is in float32 there, of scores in bfloat16."""
+    scores: list[Tensor] = []
+
+    def softmax(given: Tensor) -> Tensor:
+        scores.append(given)
+        return given.softmax(-1)
+
+    def forward(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(x)
+
+    model = Model(with_softmax(softmax))
+    maps = run.maps(model, x, forward=forward)
+    for found, given in zip(maps.values(), scores[-2:], strict=True):
+        assert given.dtype == torch.bfloat16
+        close(found, given.double().softmax(-1).mean(1))
+
+
 def test_low_precision(run: Any, x: Tensor) -> None:
     model = Model(nanogpt)
     references = expected(model, x, causal)

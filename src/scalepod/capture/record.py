@@ -70,6 +70,7 @@ class AttentionRecord:
         self._batch = batch
         self._calls: dict[str, list[_Call]] = {}  # by layer, in the order of the first call
         self._left_out: dict[str, None] = {}  # layers with an attention that was seen but not kept, in order
+        self._outranked: dict[str, None] = {}  # layers with an attention that a declaration replaced, in order
         self._softmax: dict[str, bool] = {}  # layers with a softmax, and whether it met values
 
     # ------------------------------------------------------------------ what the sources report
@@ -98,6 +99,8 @@ class AttentionRecord:
             self.note("an attention outside of the model's modules was left out")
         elif not self._wanted(layer):
             self._left_out[layer] = None
+        elif source != "declared" and self._is_outranked(layer):
+            self._outranked[layer] = None
         else:
             try:
                 self._keep(layer, source, recipe())
@@ -127,7 +130,8 @@ class AttentionRecord:
         for kernel, layers in self.opaque.items():
             self.note(f"the kernel {kernel} cannot be looked into; it was called by {_listing(layers)}")
         for layer in self._calls:
-            below = [other for other in self._calls if self._outranks(layer, other) and other != layer]
+            others = dict.fromkeys((*self._calls, *self._outranked))
+            below = [other for other in others if self._outranks(layer, other) and other != layer]
             if below:
                 self.note(f"{layer}: its declared attention takes the place of what was found in {_listing(below)}")
         for alike in dict.fromkeys(tuple(self._names.alike(layer)) for layer in self._calls):
@@ -171,8 +175,10 @@ class AttentionRecord:
 
     def _is_missed(self, layer: str) -> bool:
         """Whether it is no choice that nothing was captured in a layer."""
-        declared = any(self._outranks(other, layer) for other in self._calls)
-        return self._wanted(layer) and layer not in self._left_out and not declared
+        return self._wanted(layer) and layer not in self._left_out and not self._is_outranked(layer)
+
+    def _is_outranked(self, layer: str) -> bool:
+        return any(self._outranks(other, layer) for other in self._calls)
 
     def _outranks(self, layer: str, other: str) -> bool:
         """Whether what a layer declared replaces what was found in another one: in itself, or below it."""
@@ -202,7 +208,7 @@ class AttentionRecord:
     def _entries(self) -> Iterator[tuple[str, Source, Tensor]]:
         """(name in the result, source, maps) of everything that no declaration outranks."""
         for layer, calls in self._calls.items():
-            outranked = any(self._outranks(other, layer) for other in self._calls)
+            outranked = self._is_outranked(layer)
             kept = [call for call in calls if call.source == "declared" or not outranked]
             for i, call in enumerate(kept):
                 name = f"{layer}#{i}" if len(kept) > 1 else layer

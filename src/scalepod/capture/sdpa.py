@@ -77,7 +77,7 @@ def sdpa_maps(
         if attn_mask is not None:
             mask = attn_mask[samples, head]
             scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores.add_(mask)
-        return safe_softmax(scores)
+        return torch.softmax(scores, -1) if attn_mask is None else safe_softmax(scores)
 
     return HeadMaps(batch, heads, n_queries, n_keys, dtype, query.device, compute)
 
