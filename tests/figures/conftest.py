@@ -51,7 +51,7 @@ def degenerate() -> dict[str, LayerAnalysis]:
         "one mode": analysed(attention(5, 24), n_modes=1),
         "many modes": analysed(attention(5, 24), n_modes=8),
         "one band": analysed(attention(5, 24), bands={"all": 10}),
-        "many bands": analysed(attention(5, 64), bands={f"band number {k}": 2.0**k for k in range(7)}),
+        "many bands": analysed(attention(5, 64), bands={f"band number {k}": 2.0 + 3 * k for k in range(14)}),
         "both ways, two tokens": analysed(attention(3, 2, signed=True), signed=True),
         "burn-in": analysed(attention(5, 24), burn_in=8),
     }

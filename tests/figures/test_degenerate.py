@@ -56,7 +56,10 @@ def test_words_say_what_is_missing(degenerate):
         overview_figure({"01_x": degenerate["no energy"]}, "x"),
     ):
         assert "no energy: the same attention in every document" in words(figure)
-    assert "mode 2: no energy" in words(modes_figure(degenerate["two documents"], "x"))
+    few = words(modes_figure(degenerate["two documents"], "x"))
+    assert "mode 1: 100 %" in few
+    assert "mode 2: no energy" in few
+    assert "mode 3: no energy" in few
 
 
 @pytest.mark.parametrize("title", ["", "a$b_$c^{d", "层 attention\t\x00", "x" * 300, "two\nlines"])

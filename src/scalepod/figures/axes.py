@@ -71,7 +71,7 @@ def say(ax: Axes, text: str) -> None:
 
 def plain(value: float, _: object = None) -> str:
     """A number as it stands on a tick: "0.5", "16", with a real minus sign."""
-    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _plain_ticks(axis: Axis, ticks: list[int] | list[float]) -> None:

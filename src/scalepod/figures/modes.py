@@ -189,10 +189,11 @@ def _block(modes: Array, n_tokens: int, lag: float) -> tuple[int, int]:
 
 def _write_shares(page: Page, field: FieldPOD, m: int, n_modes: int, n_snapshots: int, top: int) -> None:
     """Over each map, the number of the mode and its share of the energy."""
-    eigenvalues = field.eigenvalues[m]
-    mixed = [*degenerate_pairs(eigenvalues, n_snapshots).tolist(), False]
-    for k, value in enumerate(eigenvalues[:n_modes].tolist()):
-        share = percent(value / float(eigenvalues.sum())) + " ≈" * mixed[k] if value > 0 else "no energy"
+    eigenvalues = field.eigenvalues[m].tolist()
+    mixed = [*degenerate_pairs(field.eigenvalues[m], n_snapshots).tolist(), False]
+    for k in range(n_modes):
+        value = eigenvalues[k] if k < len(eigenvalues) else 0.0
+        share = percent(value / sum(eigenvalues)) + " ≈" * mixed[k] if value > 0 else "no energy"
         center = _LEFT + k * (_MAP + _GAP) + _MAP / 2
         page.text(center, top - 4, f"mode {k + 1}: {share}", color=FIELD_COLOR, ha="center", va="bottom")
 

@@ -15,7 +15,7 @@ from .style import DPI, INK, MUTED
 WIDTH = 1040
 """Width of every figure in pixels."""
 _MARGIN = 16
-_LINE = WIDTH // 6.5  # characters of a caption line
+_LINE = 160  # characters of a caption line
 
 
 class Page:
@@ -55,7 +55,7 @@ class Page:
 
     def caption(self, text: str) -> None:
         """The lines at the foot that say how to read the figure."""
-        wrapped = textwrap.fill(text, int(_LINE))
+        wrapped = textwrap.fill(text, _LINE)
         self.text(_MARGIN, self.height - 10, wrapped, va="bottom", color=INK, fontsize=8.5, linespacing=1.3)
 
 

@@ -99,10 +99,11 @@ def write_table(page: Page, analysis: LayerAnalysis, left: int, top: int) -> Non
     page.text(left, top, "window")
     page.text(left + 260, top - 18, "field POD", color=FIELD_COLOR, ha="right", fontweight="bold")
     page.text(left + 342, top - 18, "lag POD", color=LAG_COLOR, ha="right", fontweight="bold")
-    for m in windows:
-        page.swatch(left, top + 24 + 22 * m, window_color(analysis, m))
-        page.text(left + 16, top + 22 + 22 * m, ": ".join(window_name(analysis, m)), fontsize=8.5)
+    rows = [top + 22 + min(22, 264 / len(windows)) * m for m in windows]
+    for m, row in enumerate(rows):
+        page.swatch(left, row + 2, window_color(analysis, m))
+        page.text(left + 16, row, ": ".join(window_name(analysis, m)), fontsize=8.5)
     for right, head, color, cells in columns:
         page.text(left + right, top, head, color=color, ha="right")
-        for m, cell in enumerate(cells):
-            page.text(left + right, top + 22 + 22 * m, cell, ha="right", fontsize=8.5)
+        for row, cell in zip(rows, cells, strict=True):
+            page.text(left + right, row, cell, ha="right", fontsize=8.5)

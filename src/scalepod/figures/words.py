@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..analysis import LayerAnalysis
 from ..spectrum import SpectralFit, effective_rank
+from .page import shorten
 from .style import DOMINANT_COLOR, INK, band_colors
 
 EPSILON = 0.10
@@ -52,11 +53,11 @@ def window_color(analysis: LayerAnalysis, m: int) -> str:
 
 
 def window_name(analysis: LayerAnalysis, m: int) -> tuple[str, str]:
-    """Name of window m, and the lags around which it lets attention through."""
+    """Name of window m, shortened where it is long, and the lags around which it lets attention through."""
     if m == 0:
         return "whole", "all lags"
     name = "dominant" if m in dominant_windows(analysis) else analysis.window_names[m]
-    return name, f"lag {analysis.window_lags[m]:.3g}"
+    return shorten(name, 9), f"lag {analysis.window_lags[m]:.3g}"
 
 
 def window_share(analysis: LayerAnalysis, m: int) -> str:
