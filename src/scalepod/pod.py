@@ -126,17 +126,14 @@ def field_pod(
     u[:, :burn_in] = 0
     window = _as_windows(windows, n_tokens, n_modes, u.device)
     values, vectors = _eigen(_windowed_gram(u, window, causal) / n, max(n, n_tokens**2), n - 1)
-    values_kept, vectors = _leading(values, vectors, n_modes)
-    amplitude = (n * values_kept).sqrt()
+    kept, vectors = _leading(values, vectors, n_modes)
+    amplitude = (n * kept).sqrt()
     weight = torch.where(amplitude > 0, 1 / amplitude, 0.0)[..., None] * vectors
-    modes = _combine(u, weight) * _field_window(window)[:, None]
+    modes = (_combine(u, weight) * _field_window(window)[:, None]).to(u.dtype)
     sign = _signs(modes.flatten(2))
-    return FieldPOD(
-        values,
-        (sign[..., None, None] * modes).to(u.dtype),
-        ((sign * amplitude)[..., None] * vectors).to(u.dtype),
-        mean,
-    )
+    modes *= sign[..., None, None]
+    coefficients = ((sign * amplitude)[..., None] * vectors).to(u.dtype)
+    return FieldPOD(values, modes, coefficients, mean)
 
 
 @numeric
