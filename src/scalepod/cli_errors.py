@@ -27,7 +27,8 @@ CLASSES = {
 KEY = re.compile(r'Parser key "([^"]+)":')
 PROBLEM = re.compile(
     r"Problem with given class_path '(?P<path>[^']+)':\s+"
-    r"(?:Option '(?P<option>[^']+)' is not accepted|Parser key \"(?P<key>[^\"]+)\":\s+(?P<value>.+)|(?P<missing>.+))"
+    r"(?:Option '(?P<option>[^']+)' is not accepted|Parser key \"(?P<key>[^\"]+)\":\s+(?P<value>.+)"
+    r"|(?P<missing>module .+|No module .+))"
 )
 UNKNOWN_NAME = re.compile(r"Expected a dot import path string: (\S+)")
 WRONG_KIND = re.compile(
