@@ -77,7 +77,8 @@ def the_forward(model: Model, backend: Any) -> Model:
 
 
 WAYS = [whole, in_place, submodules, submodules_in_place, the_forward]
-BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+INDUCTOR_WARNS = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its own imports
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=[pytest.mark.slow, INDUCTOR_WARNS])]
 
 
 @pytest.fixture(autouse=True)

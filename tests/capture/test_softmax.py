@@ -265,6 +265,7 @@ DROPOUTS = {
     "F.dropout": lambda p: F.dropout(p, 0.5),
     "in place": lambda p: F.dropout(p, 0.5, inplace=True),
     "before the gate": lambda p: gate(F.dropout(p, 0.5)),
+    "before a mixing of heads": lambda p: mix_heads(F.dropout(p, 0.5)),
     "before a gate in place": lambda p: gate_in_place(F.dropout(p, 0.5)),
     "twice, and views": lambda p: F.dropout(torch.dropout(p.flatten(0, 1), 0.5, True), 0.3).view(-1, H, T, T),
 }
@@ -274,10 +275,8 @@ DROPOUTS = {
 def test_dropout_that_is_always_on_is_left_out(run: Any, close: Any, x: Tensor, name: str) -> None:
     model = Model(changed_by(DROPOUTS[name]))
     record = run(model, x)  # also compares outputs and random states
-    close(
-        record.result()["layers.0"],
-        expected(model, x, lambda q, k: gate(plain(q, k)) if "gate" in name else plain(q, k))[0],
-    )
+    change = gate if "gate" in name else mix_heads if "heads" in name else lambda p: p
+    close(record.result()["layers.0"], expected(model, x, lambda q, k: change(plain(q, k)))[0])
     assert record.notes == []
 
 
@@ -354,31 +353,25 @@ def test_a_positional_attention_is_shared_by_all_samples(run: Any, close: Any, x
     close(maps, model.scores.detach().double().softmax(-1).expand(B, T, T))
 
 
-def test_autocast(run: Any, close: Any, x: Tensor) -> None:
-    """The softmax is in float32 there, of scores in bfloat16."""
-    scores: list[Tensor] = []
+@pytest.mark.parametrize("autocast", [True, False])
+def test_half_precision_is_recorded_as_the_model_has_it(run: Any, close: Any, x: Tensor, autocast: bool) -> None:
+    seen: list[Tensor] = []
 
-    def softmax(given: Tensor) -> Tensor:
-        scores.append(given)
-        return given.softmax(-1)
+    def softmax(scores: Tensor) -> Tensor:
+        seen.append(scores.softmax(-1))
+        return seen[-1]
 
-    def forward(x: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+    def forward(x: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             return model(x)
 
     model = Model(with_softmax(softmax))
+    if not autocast:
+        model, x = model.bfloat16(), x.bfloat16()
     maps = run.maps(model, x, forward=forward)
-    for found, given in zip(maps.values(), scores[-2:], strict=True):
-        assert given.dtype == torch.bfloat16
-        close(found, given.double().softmax(-1).mean(1))
-
-
-def test_low_precision(run: Any, x: Tensor) -> None:
-    model = Model(nanogpt)
-    references = expected(model, x, causal)
-    for found, reference in zip(run.maps(model.bfloat16(), x.bfloat16()).values(), references, strict=True):
-        assert found.dtype == torch.float32
-        assert (found - reference).abs().max() < 0.1  # eight bits, and a first layer that rounds as well
+    for found, probabilities in zip(maps.values(), seen[-2:], strict=True):
+        assert probabilities.dtype == torch.bfloat16
+        close(found, probabilities.double().mean(1))
 
 
 # ---------------------------------------------------------------------- no attention over tokens

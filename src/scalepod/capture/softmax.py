@@ -49,10 +49,10 @@ class SoftmaxFollower:
 
     def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of ``func(*args, **kwargs)``, which does not change, and does not fail, for being followed."""
-        undropped = self._copy_of_probabilities(args) if func in DROPOUT else None
+        undropped = self._before_dropout(*args, **kwargs) if func in DROPOUT else None
         result = func(*args, **kwargs)
         try:
-            if undropped is not None and not torch.equal(undropped, result):
+            if undropped is not None:
                 self._traces[result] = replace(self._traces[args[0]], clean=undropped)
             else:
                 self._follow(func, args, kwargs, result)
@@ -65,21 +65,20 @@ class SoftmaxFollower:
         if func in SOFTMAX:
             self._softmax(args[0] if args else kwargs["input"], kwargs.get("dim", *args[1:2]), result)
             return
+        operands = [] if func in UNRELATED else [t for t in _tensors((*args, *kwargs.values())) if t in self._traces]
+        clean = self._without_dropout(func, args, kwargs, operands)
+        outs = list(_tensors((result,)))
         product = product_of(func, args, kwargs)
         if product is not None:
             self._product(product, result)
-            return
-        operands = [t for t in _tensors((*args, *kwargs.values())) if t in self._traces]
-        if not operands or func in UNRELATED:
-            return
-        clean = self._without_dropout(func, args, kwargs, operands)
-        if func is Tensor.__setitem__:
+        elif func is Tensor.__setitem__ and operands:
             self._assigned(*args)
-            return
-        for i, out in enumerate(_tensors((result,))):
-            self._elementwise(func, args, kwargs, operands, out)
-            if out in self._traces and clean:
-                self._traces[out] = replace(self._traces[out], clean=clean[i])
+        elif operands:
+            for out in outs:
+                self._elementwise(func, args, kwargs, operands, out)
+        for out, undropped in zip(outs, clean, strict=False):
+            if out in self._traces:
+                self._traces[out] = replace(self._traces[out], clean=undropped)
 
     # ------------------------------------------------------------------ the softmax, and the product with the values
 
@@ -92,11 +91,10 @@ class SoftmaxFollower:
 
     def _product(self, product: Product, result: Tensor) -> None:
         traces = [self._traces.get(t) for t in product.operands]
-        for i, trace in enumerate(traces):
-            for axis in () if trace is None else trace.free if trace.key is None else (trace.key,):
-                letter = product.axes[i][axis]
-                if letter not in product.out and self._applied(product, traces, i, axis):
-                    return
+        candidates = [(i, axis) for i, trace in enumerate(traces) if trace is not None for axis in trace.may_be_keys]
+        for i, axis in candidates:
+            if product.axes[i][axis] not in product.out and self._applied(product, traces, i, axis):
+                return
         trace = trace_of_product(product, traces)
         if trace.says_something:
             self._traces[result] = trace
@@ -173,12 +171,14 @@ class SoftmaxFollower:
 
     # ------------------------------------------------------------------ dropout
 
-    def _copy_of_probabilities(self, args: tuple[Any, ...]) -> Tensor | None:
-        trace = self._traces.get(args[0]) if args else None
-        if trace is None or trace.key is None:
+    def _before_dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
+    ) -> Tensor | None:
+        """Probabilities as they are before a dropout that is on; the arguments are those of either dropout function."""
+        trace = self._traces.get(input)
+        if trace is None or trace.key is None or not (training and train):
             return None
-        undropped: Tensor = args[0].clone() if trace.clean is None else trace.clean
-        return undropped
+        return input.clone() if trace.clean is None else trace.clean
 
     def _without_dropout(
         self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any], operands: list[Tensor]

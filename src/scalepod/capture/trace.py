@@ -49,6 +49,11 @@ class Trace:
         """Whether anything is known."""
         return self.key is not None or bool(self.free or self.features)
 
+    @property
+    def may_be_keys(self) -> frozenset[int]:
+        """The axes over which this may be multiplied with values."""
+        return self.free if self.key is None else frozenset({self.key})
+
     def after_softmax(self, axis: int, layer: str | None) -> "Trace":
         """The trace of the softmax over an axis."""
         others = self.free - {axis}
