@@ -61,6 +61,13 @@ def plain(q: Tensor, k: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
+def normalised(q: Tensor, k: Tensor) -> Tensor:
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(D)
+    scores = scores - scores.mean(-1, keepdim=True)
+    weights = (scores / (scores.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt()).exp()
+    return weights / weights.sum(-1, keepdim=True)
+
+
 def causal(q: Tensor, k: Tensor) -> Tensor:
     weights = (torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(D)).exp() * CAUSAL
     return weights / weights.sum(-1, keepdim=True)
@@ -154,6 +161,7 @@ STYLES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "Tensor.softmax": (with_softmax(lambda s: s.softmax(dim=-1)), plain),
     "nn.Softmax": (with_softmax(nn.Softmax(dim=-1)), plain),
     "F.softmin": (with_softmax(lambda s: F.softmin(-s, dim=-1)), plain),
+    "normalised scores": (with_softmax(lambda s: F.layer_norm(s, (T,)).softmax(-1)), normalised),
     "exp of log_softmax": (with_softmax(lambda s: F.log_softmax(s, -1).exp()), plain),
     "@": (with_product(lambda p, v: p @ v), plain),
     "Tensor.matmul": (with_product(lambda p, v: p.matmul(v)), plain),
@@ -278,6 +286,10 @@ def test_dropout_that_is_always_on_is_left_out(run: Any, close: Any, x: Tensor, 
     change = gate if "gate" in name else mix_heads if "heads" in name else lambda p: p
     close(record.result()["layers.0"], expected(model, x, lambda q, k: change(plain(q, k)))[0])
     assert record.notes == []
+
+
+def test_looking_at_a_map_without_dropout_draws_no_random_numbers(run: Any, x: Tensor) -> None:
+    run(Model(changed_by(lambda p: torch.bernoulli(F.dropout(p, 0.5).clamp(max=1)))), x)
 
 
 def test_queries_that_may_look_at_nothing_are_zero_rows(run: Any, x: Tensor) -> None:
@@ -436,14 +448,16 @@ class Retention(nn.Module):
 
 
 class NormalisedWeight(nn.Module):
-    """A weight matrix with a softmax."""
+    """Weight matrices with a softmax."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(C, C))
+        self.norm, self.linear = nn.LayerNorm(C), nn.Linear(C, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight.softmax(-1))
+        weight = self.weight.softmax(0)
+        return F.linear(x, weight.T) + self.norm(x) @ weight + self.linear(x) @ weight
 
 
 @pytest.mark.parametrize("kind", [Experts, Vocabulary, LinearAttention, ChannelAttention, Retention, NormalisedWeight])

@@ -34,6 +34,8 @@ SOFTMAX: frozenset[Callable[..., Any]] = frozenset(
 DROPOUT: frozenset[Callable[..., Any]] = frozenset({F.dropout, torch.dropout, torch.dropout_})
 MULTIPLY: frozenset[Callable[..., Any]] = frozenset({torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__})
 REDUCE: frozenset[Callable[..., Any]] = frozenset({torch.sum, torch.mean, Tensor.sum, Tensor.mean})
+FEATURES: frozenset[Callable[..., Any]] = frozenset({F.embedding, F.layer_norm, F.rms_norm})
+"""Operations whose result has features along its last axis."""
 UNRELATED: frozenset[Callable[..., Any]] = frozenset({torch.ones_like, torch.rand_like, torch.randn_like})
 """Operations that take nothing but the shape of their operand."""
 
@@ -73,6 +75,8 @@ class SoftmaxFollower:
             self._product(product, result)
         elif func is Tensor.__setitem__ and operands:
             self._assigned(*args)
+        elif func in FEATURES and not any(self._traces[t].may_be_keys for t in operands):
+            self._traces[result] = Trace(features=frozenset({result.dim() - 1}))
         elif operands:
             for out in outs:
                 self._elementwise(func, args, kwargs, operands, out)
@@ -216,11 +220,9 @@ def _tensors(things: Iterable[Any]) -> Iterator[Tensor]:
 def _is_value(product: Product, trace: Trace | None, operand: int, letter: str) -> bool:
     """Whether an operand can be the values of an attention over the keys of this letter.
 
-    Weights cannot (a language-model head), nor can features (a router), nor a map, whose keys stay keys in the result:
-    then the product of both is a map that is still to be used.
+    Features cannot (a router), nor can a map, whose keys stay keys in the result: then the product of both is a map
+    that is still to be used.
     """
-    if product.is_learned(operand):
-        return False
     if trace is None:
         return True
     axes = product.axes[operand]

@@ -20,7 +20,8 @@ class Trace:
     free: frozenset[int] = frozenset()
     """The two axes of scores which come from one of their factors each."""
     features: frozenset[int] = frozenset()
-    """Axes that the last linear map made: channels, experts, a vocabulary. Attention runs over none of them."""
+    """Axes that the last linear map, embedding or normalisation made: channels, experts, a vocabulary. Attention runs
+    over none of them."""
     layer: str | None = None
     """Where the softmax was taken."""
     used_in: str | None = None
