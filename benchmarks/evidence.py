@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     arguments = parser.parse_args()
     L.seed_everything(0, verbose=False)
-    data = TinyShakespeare(path=arguments.path, block_size=SHAPE["block_size"], batch_size=32)
+    data = TinyShakespeare(path=arguments.path, block_size=SHAPE["block_size"], batch_size=16)
     vocab_size = data.vocab_size
     models = {
         "baseline": BaselineGPT(vocab_size, **SHAPE),
