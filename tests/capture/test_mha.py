@@ -92,6 +92,16 @@ def test_the_maps_are_the_same_on_every_path(
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
+def test_a_causal_hint_counts_where_the_function_uses_it(x: Tensor, close: Any, need_weights: bool) -> None:
+    """With weights to return the mask is applied, without them the hint is, even if they disagree."""
+    layer, mask = attention().eval(), CAUSAL.T.contiguous()
+    with torch.no_grad(), capture_attention(layer) as record:
+        layer(x, x, x, attn_mask=mask, is_causal=True, need_weights=need_weights)
+    expected = reference(layer, x, x, hidden=mask if need_weights else CAUSAL)
+    close(record.result()["MultiheadAttention"], expected.detach())
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
 def test_autocast(x: Tensor, close: Any, need_weights: bool) -> None:
     layer = attention().eval()
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), capture_attention(layer) as record:

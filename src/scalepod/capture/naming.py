@@ -2,6 +2,7 @@
 
 import re
 import sys
+from types import FrameType
 
 import torch
 from torch import nn
@@ -42,15 +43,14 @@ class ModuleNames:
         That is the nearest frame whose first argument is such a module, which also finds a ``forward`` that was called
         directly and a function like ``attention(module, query, key, value)``.
         """
-        frame = sys._getframe(1)
-        while True:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
             if frame.f_code.co_argcount:
                 first = frame.f_locals.get(frame.f_code.co_varnames[0])
                 if isinstance(first, nn.Module) and id(first) in self._names:
                     return self._names[id(first)]
-            if frame.f_back is None:
-                return None
             frame = frame.f_back
+        return None
 
     def alike(self, name: str) -> list[str]:
         """Names of the modules of the same class whose path differs in nothing but its numbers, in their order."""

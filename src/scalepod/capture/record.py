@@ -126,7 +126,8 @@ class AttentionRecord:
             self.notes.append(text)
 
     def close(self) -> None:
-        """End the capture: note what is missing from it."""
+        """End the capture: let go of the batch, and note what is missing."""
+        self._batch = None
         for kernel, layers in self.opaque.items():
             self.note(f"the kernel {kernel} cannot be looked into; it was called by {_listing(layers)}")
         for layer in self._calls:
