@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.pytorch.loggers import Logger
-from matplotlib.image import imsave
 from numpy.typing import NDArray
 
 from ..analysis import LayerAnalysis
-from ..figures import figure_to_array, modes_figure, overview_figure, scalogram_figure
-from ..store import atomic_write
+from ..figures import figure_to_array, modes_figure, overview_figure, save_array, scalogram_figure
 
 Image = NDArray[np.uint8]
 
@@ -66,8 +64,7 @@ def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int
                 writer(tag, image, step)
     if folder is not None and (not writers or None in writers):
         for tag, image in images.items():
-            with atomic_write(folder / f"{tag.replace('/', '.')}.png") as file:
-                imsave(file, image, format="png")
+            save_array(image, folder / f"{tag.replace('/', '.')}.png")
 
 
 def _image_writer(logger: Logger) -> Callable[[str, Image, int], Any] | None:

@@ -1,18 +1,17 @@
 """Results on disk: the analyses of one firing in one npz file, whole or not there at all."""
 
-import contextlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ._files import atomic_write
 from .analysis import LayerAnalysis
 from .pod import FieldPOD, LagPOD
 from .spectrum import SpectralFit
@@ -64,21 +63,6 @@ def load_analyses(path: str | Path) -> tuple[int, dict[str, LayerAnalysis]]:
             raise ValueError(f"{path} has layout {found}, this scalepod reads up to {SCHEMA}: update scalepod")
         arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "header"}
     return header["step"], {layer: _join(layer, plain, arrays) for layer, plain in header["layers"].items()}
-
-
-@contextlib.contextmanager
-def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """A binary file that takes its name only when it was written to the end; its folder is made where missing."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _split(analysis: LayerAnalysis) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -67,7 +67,7 @@ def test_a_failing_write_leaves_the_older_file_and_no_half_one(pixels, tmp_path,
     path = save_array(pixels, tmp_path / "a.png")
 
     def fail(self, file, **options):
-        file.write_bytes(b"half")
+        file.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(Image.Image, "save", fail)

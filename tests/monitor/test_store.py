@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scalepod import ScalePOD, load_analyses, save_analyses
-from scalepod.store import atomic_write
+from scalepod._files import atomic_write
 
 
 @pytest.fixture

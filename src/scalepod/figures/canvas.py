@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from .._files import atomic_write
 from .style import own_style
 
 Pixels = npt.NDArray[np.uint8]
@@ -63,11 +63,6 @@ def save_array(pixels: Pixels, path: str | os.PathLike[str]) -> Path:
         OSError: If the file cannot be written; nothing of it is left behind.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{uuid4().hex}.part")
-    try:
-        Image.fromarray(pixels).save(temporary, format="PNG")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_write(target) as file:
+        Image.fromarray(pixels).save(file, format="PNG")
     return target
