@@ -10,6 +10,10 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 from torch.utils.data.distributed import DistributedSampler
 
 
+class NoHeldOutData(ValueError):  # noqa: N818 - it reads as what happened
+    """There is nothing to run the model on; the message says what to do."""
+
+
 @dataclass(frozen=True)
 class HeldOutBatch:
     """A collated batch, and how many of its leading documents are to be used (none in one that only keeps step)."""
@@ -34,7 +38,8 @@ def held_out_batches(source: Any, n_documents: int, rank: int = 0, world_size: i
         Batches, as many on each process.
 
     Raises:
-        ValueError: If there are no documents, or a batch holds no tensor to tell its size from.
+        NoHeldOutData: If there are no documents.
+        ValueError: If a batch holds no tensor to tell its size from.
     """
     if isinstance(source, DataLoader) and (indices := _document_indices(source)) is not None:
         return _from_dataset(source, indices, n_documents, rank, world_size)
@@ -42,7 +47,7 @@ def held_out_batches(source: Any, n_documents: int, rank: int = 0, world_size: i
     share = n_documents // world_size + (rank < n_documents % world_size)
     found = list(_first(batches, share))
     if not found:
-        raise ValueError("there are no held-out documents: the data loader given or found yields no batch")
+        raise NoHeldOutData("there are no held-out documents: the data loader given or found yields no batch")
     return found
 
 
@@ -50,7 +55,7 @@ def find_source(trainer: L.Trainer) -> Any:
     """The validation data of a run: of the trainer, of the validation loop, or of the data module or module.
 
     Raises:
-        ValueError: If the run has no validation data.
+        NoHeldOutData: If the run has no validation data.
     """
     loader = _first_loader(trainer.val_dataloaders)
     if loader is None:
@@ -59,7 +64,7 @@ def find_source(trainer: L.Trainer) -> Any:
         if data_source is not None and data_source.instance is not None and data_source.is_defined():
             loader = _first_loader(data_source.dataloader())
     if loader is None:
-        raise ValueError(
+        raise NoHeldOutData(
             "there is nothing to run on: this run has no validation data. Pass ScalePODCallback(dataloader=...), a "
             "DataLoader or a batch of held-out documents, or give fit a validation loader"
         )
@@ -124,7 +129,7 @@ def _from_dataset(
     loader: DataLoader[Any], indices: list[int] | range, n_documents: int, rank: int, world_size: int
 ) -> list[HeldOutBatch]:
     if not len(indices):
-        raise ValueError("there are no held-out documents: the validation data set is empty")
+        raise NoHeldOutData("there are no held-out documents: the validation data set is empty")
     n_documents = min(n_documents, len(indices))
     chosen = [indices[i * len(indices) // n_documents] for i in range(n_documents)]
     size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1

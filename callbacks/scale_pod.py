@@ -1,5 +1,6 @@
 """The callback that shows what the attention of a model does while the model trains."""
 
+import re
 import time
 import traceback
 import warnings
@@ -12,11 +13,11 @@ import torch
 from torch import Tensor
 
 from ..analysis import LayerAnalysis
-from ..capture import capture_attention, valid_tokens
+from ..capture import NoAttentionFound, capture_attention, valid_tokens
 from ..capture.opaque import Adapter
 from ..monitor import DEFAULT_BANDS, ScalePOD, check_options
 from ..store import save_analyses
-from .documents import HeldOutBatch, batch_size, find_source, held_out_batches
+from .documents import HeldOutBatch, NoHeldOutData, batch_size, find_source, held_out_batches
 from .forward import Forward, default_forward, unnoticed
 from .reporting import as_metrics, draw, layer_scalars, log_images, log_scalars
 
@@ -45,7 +46,8 @@ class ScalePODCallback(L.Callback):
 
     And ``scalepod_seconds``, what the firing took until there. Pictures: ``scalepod_modes/{layer}``,
     ``scalepod_scalogram/{layer}``, ``scalepod_overview``; to the loggers that take pictures, else to files. Every
-    firing also writes its numbers to ``scalepod/step_<step>.npz`` in the run's folder.
+    firing also writes its numbers to ``scalepod_results/step_<step>.npz`` in the run's folder, for
+    :func:`scalepod.load_analyses`.
 
     Attributes:
         analyses: The newest analysis of every layer, by layer name.
@@ -71,10 +73,11 @@ class ScalePODCallback(L.Callback):
         n_modes: Modes kept and drawn.
         field: Whether to run the field POD, which keeps 4 N T^2 bytes a layer.
         images: Whether to draw.
-        save_dir: Folder for results and pictures; by default ``scalepod`` in the run's folder.
+        save_dir: Folder for results and pictures; by default ``scalepod_results`` in the run's folder.
         on_error: "warn" turns a failure into one warning with its traceback, puts everything back and tries again
             at the next firing; "raise" lets it end the training.
-        prefix: First part of every logged name; give each of two callbacks in one trainer its own.
+        prefix: First part of every logged name and of the results' folder; give each of two callbacks in one trainer
+            its own.
 
     Raises:
         ValueError: From the constructor, for options that make no sense.
@@ -190,12 +193,14 @@ class ScalePODCallback(L.Callback):
         try:
             self._analyse(trainer, module)
             self._report(trainer, started, step, x)
-        except Exception:
+        except Exception as error:
             if self.on_error == "raise":
                 raise
+            # Of what the model or the data lacks, the message says all; of anything else the traceback is needed.
+            said = isinstance(error, NoAttentionFound | NoHeldOutData)
             warnings.warn(
                 f"ScalePODCallback could not do its work at step {step}; training goes on, and it tries again next "
-                f"time (on_error='raise' stops instead).\n{traceback.format_exc()}",
+                f"time (on_error='raise' stops instead).\n{error if said else traceback.format_exc()}",
                 ScalePODWarning,
                 stacklevel=2,
             )
@@ -217,16 +222,22 @@ class ScalePODCallback(L.Callback):
                 analyses[f"{i:02d}_{name}"] = monitor.compute()
             except ValueError as error:
                 failure = error
-                self.notes.append(f"{name}: {error}")
+                self._note([f"{name}: {error}"])
         if not analyses and failure is not None:
             raise failure
         self.analyses = analyses
         self._say_notes(trainer)
 
+    def _note(self, notes: Sequence[str]) -> None:
+        """Keep notes, one of those that differ in numbers only, as they do from batch to batch."""
+        for note in notes:
+            if _without_numbers(note) not in map(_without_numbers, self.notes):
+                self.notes.append(note)
+
     def _say_notes(self, trainer: L.Trainer) -> None:
         """Warn of what was found odd, once for each oddity."""
-        news = [note for note in self.notes if note not in self._said]
-        self._said |= set(news)
+        news = [note for note in self.notes if _without_numbers(note) not in self._said]
+        self._said |= set(map(_without_numbers, news))
         if news and trainer.is_global_zero:
             warnings.warn("ScalePODCallback: " + "; ".join(news), ScalePODWarning, stacklevel=2)
 
@@ -254,7 +265,7 @@ class ScalePODCallback(L.Callback):
                 ):
                     forward(module, batch)
                 self._add(monitors, record.result(strict=True), batch, size, held_out.n_documents)
-                self.notes += [note for note in record.notes if note not in self.notes]
+                self._note(record.notes)
         return monitors
 
     def _add(
@@ -275,7 +286,7 @@ class ScalePODCallback(L.Callback):
         return self._documents
 
     def _report(self, trainer: L.Trainer, started: float, step: int, x: int) -> None:
-        folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / "scalepod")
+        folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / f"{self.prefix}_results")
         name = f"step_{step:08d}"
         to_disk = not getattr(trainer, "fast_dev_run", False)
         scalars = layer_scalars(self.analyses, self.prefix)
@@ -289,6 +300,12 @@ class ScalePODCallback(L.Callback):
         if self.images:
             images = draw(self.analyses, self.prefix, step)
             log_images(trainer.loggers, images, x, folder / name if to_disk else None)
+
+
+def _without_numbers(note: str) -> str:
+    """A note with the numbers of its text, not of its layer's name, taken out."""
+    layer, colon, text = note.partition(": ")
+    return layer + colon + re.sub(r"\d[\d.e+-]*", "#", text)
 
 
 def _stepped(trainer: L.Trainer) -> int:

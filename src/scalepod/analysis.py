@@ -13,7 +13,7 @@ WHOLE = "whole"
 """Name of the window of ones: the fluctuation as it is."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerAnalysis:
     """Spectral and modal analysis of the attention of one layer (or one head) over N documents.
 
@@ -74,6 +74,13 @@ class LayerAnalysis:
     """Field POD in every window; None when it was switched off."""
     field_fit: SpectralFit | None
     """Power-law fits of the field spectra, each field [M]; None when the field POD was switched off."""
+
+    def __repr__(self) -> str:
+        """One line; the numbers are in :meth:`scalars` and the fields."""
+        return (
+            f"LayerAnalysis({self.n_snapshots} documents of {self.n_tokens} tokens, energy {self.energy:.3g}, "
+            f"mean lag {self.mean_lag:.3g}, lag H* {self.lag_h_star}, lag T_spec {self.lag_t_spec:.3g})"
+        )
 
     @property
     def scale_energy(self) -> Tensor:

@@ -49,11 +49,14 @@ def test_each_failure_is_one_warning_and_training_goes_on(tmp_path, monkeypatch,
     trainer = tiny_trainer(tmp_path, max_steps=3, callbacks=[callback])
     with pytest.warns(ScalePODWarning) as caught:
         trainer.fit(model, *loaders)
-    said = {"attention": "NoAttentionFound", "data": "no validation data"}.get(where, "the disk is full")
+    said = {"attention": "no attention probabilities were seen", "data": "no validation data"}.get(
+        where, "the disk is full"
+    )
     ours = [str(w.message) for w in caught if w.category is ScalePODWarning]
     for step, text in zip((0, 2, 3), ours, strict=True):
         assert f"at step {step};" in text
         assert said in text
+        assert ("Traceback" in text) == (where not in ("attention", "data"))
     assert trainer.global_step == 3
     assert model.training
     assert ("scalepod_seconds" in trainer.callback_metrics) == (where in ("drawing", "disk"))

@@ -65,7 +65,7 @@ def test_a_logger_without_pictures_gets_the_scalars_and_the_folder_the_pictures(
     with (tmp_path / "csv" / "version_0" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows if row["scalepod_seconds"]] == [0, 1, 3]
-    assert len(list((tmp_path / "csv" / "version_0" / "scalepod" / "step_00000004").glob("*.png"))) == 5
+    assert len(list((tmp_path / "csv" / "version_0" / "scalepod_results" / "step_00000004").glob("*.png"))) == 5
     assert events(trainer.loggers[1].log_dir).Tags()["images"]
 
 
@@ -73,7 +73,7 @@ def test_a_logger_without_pictures_gets_the_scalars_and_the_folder_the_pictures(
 def test_without_a_logger_results_are_in_memory_and_on_disk(tmp_path, save_dir):
     options = {} if save_dir is None else {"save_dir": tmp_path / save_dir}
     callback, trainer = watch(tmp_path, False, images=False, **options)
-    folder = tmp_path / (save_dir or "scalepod")
+    folder = tmp_path / (save_dir or "scalepod_results")
     assert sorted(path.name for path in folder.iterdir()) == [f"step_{n:08d}.npz" for n in (0, 2, 4)]
     step, analyses = load_analyses(folder / "step_00000004.npz")
     assert step == 4

@@ -68,12 +68,12 @@ def test_two_processes_share_the_documents_and_write_once(tmp_path):
     assert ranks[0]["forwards"] == ranks[1]["forwards"] == 3 * 2  # three firings, two batches each
     assert ranks[0]["energy"] == ranks[1]["energy"]
     single = run(tmp_path / "one", devices=1)
-    names = sorted(path.name for path in (tmp_path / "two" / "version_0" / "scalepod").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "one" / "version_0" / "scalepod").iterdir())
+    names = sorted(path.name for path in (tmp_path / "two" / "version_0" / "scalepod_results").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "one" / "version_0" / "scalepod_results").iterdir())
     assert sum(name.endswith(".npz") for name in names) == 3
     # Before the first step both runs have the same weights, so the same documents give the same numbers.
-    _, two = load_analyses(tmp_path / "two" / "version_0" / "scalepod" / "step_00000000.npz")
-    _, one = load_analyses(tmp_path / "one" / "version_0" / "scalepod" / "step_00000000.npz")
+    _, two = load_analyses(tmp_path / "two" / "version_0" / "scalepod_results" / "step_00000000.npz")
+    _, one = load_analyses(tmp_path / "one" / "version_0" / "scalepod_results" / "step_00000000.npz")
     assert single[0]["fired"] == 3
     for layer in one:
         assert two[layer].n_snapshots == one[layer].n_snapshots == 11

@@ -123,7 +123,7 @@ def test_padding_that_the_batch_does_not_speak_of(run: Any, x: Tensor) -> None:
     layer = Layer(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=keep))
     assert run(layer, x).notes == [
         "Layer: 1 of 2 samples look padded (tokens that see or are seen by nobody), "
-        "but which tokens are padding is not known: give the mask of the batch"
+        "but which tokens are padding is not known: give the mask of the batch, unless the attention is sparse"
     ]
     assert run(layer, x, options={"batch": {"attention_mask": keep[:, 0, 0]}}).notes == []
 

@@ -120,7 +120,7 @@ def test_fit_says_where_results_are_when_there_is_no_tensorboard(
     (line,) = [line for line in said.splitlines() if line.startswith("Results")]
     (callback,) = watching(cli)
     assert callback.analyses
-    assert len(list(Path(line.split()[1]).glob("scalepod/step_*.npz"))) == 2
+    assert len(list(Path(line.split()[1]).glob("scalepod_results/step_*.npz"))) == 2
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")

@@ -30,5 +30,5 @@ def oddities(maps: Tensor, *, padding_known: bool) -> Iterator[str]:
         if padded:
             yield (
                 f"{padded} of {len(maps)} samples look padded (tokens that see or are seen by nobody), "
-                "but which tokens are padding is not known: give the mask of the batch"
+                "but which tokens are padding is not known: give the mask of the batch, unless the attention is sparse"
             )
