@@ -227,7 +227,7 @@ def test_memory_stays_flat(x: Tensor) -> None:
 
     counts = []
     for _ in range(4):
-        for _ in range(50):
+        for _ in range(20):
             capture()
         gc.collect()
         counts.append(sum(Tensor in type(thing).__mro__ for thing in gc.get_objects()))

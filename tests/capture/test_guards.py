@@ -15,6 +15,13 @@ from scalepod.capture import held_out
 from scalepod.capture.guards import eval_mode, preserve_rng, preserve_state
 
 
+class Strict(OrderedDict[str, int]):
+    """A dictionary that may not be updated, like the outputs of Hugging Face models."""
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("no updates")
+
+
 class Busy(nn.Module):
     """Changes whatever a module can change while it runs."""
 
@@ -38,6 +45,7 @@ class Busy(nn.Module):
         self.outputs: list[Tensor] = [torch.zeros(1)]
         self.nested: dict[str, Any] = {"lists": [[1], [2]], "set": {1}, "deque": deque([1], maxlen=2)}
         self.ordered = OrderedDict(a=1, b=2)
+        self.strict = Strict(a=1)
         self.to_delete = 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,6 +71,7 @@ class Busy(nn.Module):
         self.nested["set"].add(2)
         self.nested["deque"].extend([2, 3])
         self.ordered.move_to_end("a")
+        OrderedDict.__setitem__(self.strict, "a", 2)
         del self.to_delete
         self.register_forward_hook(lambda *args: None)
         random.random()

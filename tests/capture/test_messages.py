@@ -106,6 +106,11 @@ def test_a_partial_capture(run: Any, x: Tensor) -> None:
     ]
 
 
+def test_layers_of_another_kind_are_not_missing(run: Any, x: Tensor) -> None:
+    sdpa = F.scaled_dot_product_attention
+    assert run(Chain(Layer(sdpa), nn.Identity(), Layer(sdpa)), x).notes == []
+
+
 def test_layers_that_were_left_out_on_purpose_are_not_missing(run: Any, x: Tensor) -> None:
     sdpa = F.scaled_dot_product_attention
     assert run(Chain(Layer(sdpa), Layer(sdpa)), x, options={"include": "0"}).notes == []

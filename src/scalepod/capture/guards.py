@@ -1,7 +1,7 @@
 """A forward pass that leaves no trace: whatever it changes in a module or in a random generator is put back."""
 
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -156,11 +156,14 @@ def _same(now: list[Any], before: list[Any]) -> bool:
 
 
 def _refill(container: Any, before: list[Any]) -> None:
+    if isinstance(container, dict):
+        kind: Any = OrderedDict if isinstance(container, OrderedDict) else dict  # past what a subclass may forbid
+        kind.clear(container)
+        for key, value in before:
+            kind.__setitem__(container, key, value)
+        return
     container.clear()
-    if isinstance(container, dict | set):
-        container.update(before)
-    else:
-        container.extend(before)
+    (container.update if isinstance(container, set) else container.extend)(before)
 
 
 def _version(tensor: Tensor) -> int:
