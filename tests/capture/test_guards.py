@@ -75,7 +75,7 @@ class Busy(nn.Module):
         del self.to_delete
         self.register_forward_hook(lambda *args: None)
         random.random()
-        np.random.rand()  # noqa: NPY002
+        np.random.rand()
         return y
 
 
@@ -95,7 +95,7 @@ def picture(thing: Any) -> Any:
 
 
 def states() -> list[Any]:
-    return [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]  # noqa: NPY002
+    return [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]
 
 
 @pytest.fixture
@@ -207,3 +207,54 @@ def test_random_state_of_the_accelerator() -> None:
     with preserve_rng("cuda"):
         first = torch.rand(3, device="cuda")
     assert torch.equal(first, torch.rand(3, device="cuda"))
+
+
+class Keeper(nn.Module):
+    """Keeps state of its own of every kind, and changes all of it in each forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.cache, self.pair, self.table = [torch.zeros(3)], (torch.zeros(3),), {"w": torch.zeros(3)}
+        self.generator = torch.Generator().manual_seed(0)
+        self.rng, self.old_rng = np.random.default_rng(0), np.random.RandomState(0)
+        self.python, self.array = random.Random(0), np.zeros(3)
+        self.register_buffer("holes", torch.tensor([torch.nan, 1.0]))
+        self.register_buffer("sparse", torch.eye(3).to_sparse())
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self):
+        for tensor in (self.cache[0], self.pair[0], self.table["w"], self.count):
+            tensor.add_(1)
+        self.array += 1
+        self.sparse.mul_(2)
+
+    def draws(self):
+        return (
+            torch.rand(2, generator=self.generator).tolist(),
+            self.rng.random(),
+            self.old_rng.random_sample(),
+            self.python.random(),
+        )
+
+
+def test_tensors_in_containers_arrays_and_private_generators_are_put_back():
+    keeper, untouched = Keeper(), Keeper()
+    version = keeper.holes._version
+    with held_out(keeper):
+        keeper()
+        keeper.draws()
+    for tensor in (keeper.cache[0], keeper.pair[0], keeper.table["w"], keeper.count):
+        assert not tensor.any()
+    assert not keeper.array.any()
+    assert torch.equal(keeper.sparse.to_dense(), torch.eye(3))
+    assert keeper.draws() == untouched.draws()
+    assert keeper.holes._version == version  # NaN is not a change
+
+
+def test_one_thing_that_cannot_be_put_back_does_not_stop_the_rest():
+    keeper = Keeper()
+    with pytest.raises(ValueError, match="read-only"), held_out(keeper):
+        keeper()
+        keeper.array.flags.writeable = False
+    assert not keeper.count.any()
+    assert not keeper.cache[0].any()

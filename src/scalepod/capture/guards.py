@@ -2,8 +2,9 @@
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,8 @@ def preserve_state(module: nn.Module) -> Iterator[None]:
     """Put back what a forward pass changes in a module and in everything below it, parameters excepted.
 
     That is: attributes, buffers and hooks that were set, replaced, added or removed; the contents of lists,
-    dictionaries, sets and deques (to any depth, and also modules and metrics kept in them); and the values of
-    tensors that changed in place: buffers, plain tensor attributes and the states of metrics. State inside other
+    dictionaries, sets and deques (to any depth, and also modules and metrics kept in them); the values of tensors
+    and arrays that changed in place, wherever they are kept; and the state of random generators. State inside other
     objects of one's own (a cache object, a file) is out of reach.
 
     Raises:
@@ -95,12 +96,12 @@ def preserve_state(module: nn.Module) -> Iterator[None]:
 
 
 class _Snapshot:
-    """The containers and tensors that are reachable from a module, with what was in them."""
+    """What is reachable from a module and can change in place, with a way back for each thing."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._containers: list[tuple[Any, list[Any]]] = []
-        self._tensors: list[tuple[Tensor, Tensor, int]] = []  # with a copy, and the version it was taken of
+        self._ways_back: list[Callable[[], Any]] = []
         self._seen: set[int] = set()
+        self._kept: list[Any] = []  # alive, so that no other thing takes the id of one that was seen
         pending: list[Any] = [module]
         while pending:
             pending.extend(self._visit(pending.pop()))
@@ -111,31 +112,51 @@ class _Snapshot:
             raise ValueError("the module has parameters that are not initialized: run it once on a batch first")
         if isinstance(thing, tuple):
             return thing
-        if id(thing) in self._seen or not isinstance(thing, (nn.Module, *_CONTAINERS)):
+        if id(thing) in self._seen or isinstance(thing, nn.Parameter):
             return ()
         self._seen.add(id(thing))
+        self._kept.append(thing)
         if isinstance(thing, nn.Module):
-            for value in (*vars(thing).values(), *thing._buffers.values()):
-                self._keep_tensor(value)
             return (vars(thing),)
-        items = _items(thing)
-        self._containers.append((thing, items))
-        return (value for _, value in items) if isinstance(thing, dict) else items
-
-    def _keep_tensor(self, value: Any) -> None:
-        if isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and id(value) not in self._seen:
-            self._seen.add(id(value))
-            if not is_lazy(value) and not value.is_meta:
-                self._tensors.append((value, value.detach().clone(), _version(value)))
+        if isinstance(thing, _CONTAINERS):
+            items = _items(thing)
+            self._ways_back.append(partial(_refill, thing, items))
+            return (value for _, value in items) if isinstance(thing, dict) else items
+        if (way_back := _way_back(thing)) is not None:
+            self._ways_back.append(way_back)
+        return ()
 
     def restore(self) -> None:
-        """Put everything back; what did not change is not touched."""
-        for container, before in self._containers:
-            if not _same(_items(container), before):
-                _refill(container, before)
-        for tensor, copy, version in self._tensors:
-            if _version(tensor) != version or not torch.equal(tensor, copy):
-                _overwrite(tensor, copy)
+        """Put everything back; what did not change is not touched.
+
+        Raises:
+            Exception: the first of the errors that came up, after everything else was put back.
+        """
+        errors: list[Exception] = []
+        for way_back in self._ways_back:
+            try:
+                way_back()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+def _way_back(thing: Any) -> Callable[[], Any] | None:
+    """How to give a tensor, an array or a random generator its present state again; None for anything else."""
+    if isinstance(thing, Tensor):
+        return None if thing.is_meta else partial(_reset_tensor, thing, thing.detach().clone(), _version(thing))
+    if isinstance(thing, np.ndarray):
+        return partial(np.copyto, thing, thing.copy()) if thing.flags.writeable else None
+    if isinstance(thing, torch.Generator):
+        return partial(thing.set_state, thing.get_state())
+    if isinstance(thing, np.random.Generator):
+        return partial(setattr, thing.bit_generator, "state", thing.bit_generator.state)
+    if isinstance(thing, np.random.RandomState):
+        return partial(thing.set_state, thing.get_state())
+    if isinstance(thing, random.Random):
+        return partial(thing.setstate, thing.getstate())
+    return None
 
 
 _CONTAINERS = (dict, list, set, deque)
@@ -156,6 +177,9 @@ def _same(now: list[Any], before: list[Any]) -> bool:
 
 
 def _refill(container: Any, before: list[Any]) -> None:
+    """Give a container its contents back, if they are others now."""
+    if _same(_items(container), before):
+        return
     if isinstance(container, dict):
         kind: Any = OrderedDict if isinstance(container, OrderedDict) else dict  # past what a subclass may forbid
         kind.clear(container)
@@ -170,9 +194,19 @@ def _version(tensor: Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version  # inference tensors do not count their versions
 
 
-def _overwrite(tensor: Tensor, copy: Tensor) -> None:
+def _reset_tensor(tensor: Tensor, copy: Tensor, version: int) -> None:
+    """Overwrite a tensor with its copy, if it changed."""
+    if _version(tensor) == version and _equal(tensor, copy):
+        return
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         if tensor.shape == copy.shape:
             tensor.copy_(copy)
         else:  # resized in place
             tensor.data = copy
+
+
+def _equal(tensor: Tensor, copy: Tensor) -> bool:
+    """Whether the values are the same, NaN being the same as NaN; layouts that cannot be compared go by the version."""
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return True
+    return torch.equal(tensor, copy) or bool(((tensor == copy) | (tensor.isnan() & copy.isnan())).all())
