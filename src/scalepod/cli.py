@@ -4,6 +4,7 @@ Each command is imported when it is called for, so that help and version do not 
 """
 
 import sys
+import warnings
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -33,6 +34,8 @@ def main(args: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if args is None else args)
     if not args or args[0] not in TRAINING_COMMANDS:
         _parser().parse_args(args or ["--help"])
+    # about Lightning's use of torch, of which whoever runs a command can do nothing
+    warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
     from .cli_errors import original, speaks_for_itself
     from .training_cli import TrainingCLI
 

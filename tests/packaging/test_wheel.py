@@ -4,14 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
 LEFT_OUT = shutil.ignore_patterns(
     ".git", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", "runs", "data", ".venv*"
 )
@@ -46,11 +44,10 @@ def run_installed(installed: Path, cwd: Path, *command: str) -> subprocess.Compl
 
 
 def test_wheel_holds_every_module_and_config_and_nothing_else(wheel: Path) -> None:
-    expected = {"scalepod/py.typed"}
-    for package in PACKAGES:
-        folder = package.replace(".", "/")
-        files = [path for path in (ROOT / "src" / folder).iterdir() if path.suffix in {".py", ".yaml"}]
-        expected |= {f"{folder}/{path.name}" for path in files}
+    source = ROOT / "src"
+    folders = [(Path(folder), names) for folder, _, names in os.walk(source / "scalepod", followlinks=True)]
+    paths = [folder / name for folder, names in folders for name in names if name.endswith((".py", ".yaml", ".typed"))]
+    expected = {path.relative_to(source).as_posix() for path in paths}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == expected
 
@@ -72,7 +69,7 @@ def test_installed_wheel_imports_every_module(installed: Path, tmp_path: Path) -
     run = run_installed(installed, tmp_path, "-c", code)
     assert run.returncode == 0, run.stderr
     files = [Path(line) for line in run.stdout.splitlines()]
-    assert len(files) >= len(PACKAGES)
+    assert len(files) > 20
     assert all(path.is_relative_to(installed) for path in files)
 
 
