@@ -1,12 +1,21 @@
 """Which held-out documents a callback looks at: the same ones at every firing, chosen once and kept on the CPU."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import lightning as L
+import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, SubsetRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 
@@ -45,7 +54,8 @@ def held_out_batches(source: Any, n_documents: int, rank: int = 0, world_size: i
         return _from_dataset(source, indices, n_documents, rank, world_size)
     batches = [source] if _is_batch(source) else source
     share = n_documents // world_size + (rank < n_documents % world_size)
-    found = list(_first(batches, share))
+    with _generators_kept(batches):
+        found = list(_first(batches, share))
     if not found:
         raise NoHeldOutData("there are no held-out documents: the data loader given or found yields no batch")
     return found
@@ -112,9 +122,10 @@ def _first_loader(loaders: Any) -> Any:
 
 def _document_indices(loader: DataLoader[Any]) -> list[int] | range | None:
     """The data set indices a loader draws from; None when it cannot be told and the loader has to be iterated."""
-    dataset, sampler = loader.dataset, loader.sampler
-    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__") or loader.batch_sampler is None:
+    dataset, batches = loader.dataset, loader.batch_sampler
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__") or type(batches) is not BatchSampler:
         return None
+    sampler = batches.sampler  # that of the loader itself means nothing where a batch sampler was given
     if isinstance(sampler, SubsetRandomSampler):
         return sorted(sampler.indices)
     if isinstance(sampler, DistributedSampler):
@@ -132,7 +143,8 @@ def _from_dataset(
         raise NoHeldOutData("there are no held-out documents: the validation data set is empty")
     n_documents = min(n_documents, len(indices))
     chosen = [indices[i * len(indices) // n_documents] for i in range(n_documents)]
-    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+    assert isinstance(loader.batch_sampler, BatchSampler)
+    size = loader.batch_sampler.batch_size
     # Each process takes every world_size-th document; one that has none left repeats the first and uses none of it.
     longest = -(-n_documents // world_size)
     mine = chosen[rank::world_size]
@@ -142,6 +154,20 @@ def _from_dataset(
         batch = loader.collate_fn([loader.dataset[i] for i in group or chosen[:1]])
         batches.append(HeldOutBatch(batch, len(group)))
     return batches
+
+
+@contextlib.contextmanager
+def _generators_kept(loader: Any) -> Iterator[None]:
+    """Put back the random generators of a loader, which training may share, after iterating it."""
+    batches = getattr(loader, "batch_sampler", None)
+    owners = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    states = [(g, g.get_state()) for g in generators if isinstance(g, torch.Generator)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
 
 
 def _first(batches: Iterable[Any], n_documents: int) -> Iterator[HeldOutBatch]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.trainer.states import RunningStage
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from ..capture.guards import held_out
@@ -18,16 +19,17 @@ Forward = Callable[[L.LightningModule, Any], Any]
 
 @contextlib.contextmanager
 def unnoticed(trainer: L.Trainer, module: L.LightningModule) -> Iterator[None]:
-    """Evaluation mode without gradients, without logging, and with everything put back at the end."""
-    loggers = trainer.loggers
+    """Evaluation mode, validation stage, no gradients, no logging, and everything put back at the end."""
+    loggers, stage = trainer.loggers, trainer.state.stage
     with held_out(module, module.device):
         trainer.loggers = [DummyLogger() for _ in loggers]
+        trainer.state.stage = RunningStage.VALIDATING  # modules that augment while training look there
         for name in ("log", "log_dict"):  # held_out takes them off again, like every attribute that was set inside
             object.__setattr__(module, name, lambda *args, **kwargs: None)
         try:
             yield
         finally:
-            trainer.loggers = loggers
+            trainer.loggers, trainer.state.stage = loggers, stage
 
 
 def default_forward(module: L.LightningModule, batch: Any) -> Any:

@@ -1,5 +1,7 @@
 """Scalars and pictures to every logger of a run, whatever it is; pictures that no logger takes go to a folder."""
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,11 @@ def layer_scalars(analyses: Mapping[str, LayerAnalysis], prefix: str) -> dict[st
 
 
 def log_scalars(loggers: Sequence[Logger], scalars: Mapping[str, float], step: int) -> None:
-    """Write scalars to every logger at the given step."""
-    for logger in loggers:
-        logger.log_metrics(dict(scalars), step=step)
-        logger.save()
+    """Write scalars to every logger at the given step; one that fails does so after the others were served."""
+    with contextlib.ExitStack() as rest:
+        for logger in loggers:
+            rest.callback(logger.save)
+            rest.callback(logger.log_metrics, dict(scalars), step=step)
 
 
 def draw(analyses: Mapping[str, LayerAnalysis], prefix: str, step: int) -> dict[str, Image]:
@@ -55,7 +58,8 @@ def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int
         loggers: The loggers of the run.
         images: RGB pictures by tag.
         step: The x of the loggers.
-        folder: Where the files go; None for no files. A tag's slashes become dots of the file name.
+        folder: Where the files go; None for no files. A tag's slashes become dots of the file name; of a tag that is
+            too long for one the end is kept.
     """
     writers = [_image_writer(logger) for logger in loggers]
     for writer in writers:
@@ -64,7 +68,15 @@ def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int
                 writer(tag, image, step)
     if folder is not None and (not writers or None in writers):
         for tag, image in images.items():
-            save_array(image, folder / f"{tag.replace('/', '.')}.png")
+            save_array(image, folder / f"{_file_name(tag)}.png")
+
+
+def _file_name(tag: str) -> str:
+    """A tag as a file name of at most 200 bytes; a cut one begins with a digest, so that it stays unique."""
+    name = tag.replace("/", ".").encode()
+    if len(name) > 200:
+        name = hashlib.sha256(name).hexdigest()[:12].encode() + b"." + name[-180:]
+    return name.decode(errors="ignore")
 
 
 def _image_writer(logger: Logger) -> Callable[[str, Image, int], Any] | None:

@@ -1,5 +1,7 @@
 """The callback that shows what the attention of a model does while the model trains."""
 
+import contextlib
+import copy
 import re
 import time
 import traceback
@@ -139,6 +141,7 @@ class ScalePODCallback(L.Callback):
         self.notes: list[str] = []
         self._documents: list[HeldOutBatch] | None = None
         self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._last_step: int | None = None
         self._resumed = False
 
@@ -154,26 +157,26 @@ class ScalePODCallback(L.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a checkpoint."""
         self._last_step = state_dict["last_step"]
-        self._resumed = True
+        self._resumed = self._last_step is not None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Forget the data of an earlier run; a checkpoint is loaded after this."""
         self._documents, self._resumed = None, False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Fire before the first step; a resumed run has done that already."""
-        if not self._resumed:
-            if trainer.global_step == 0:  # a new run, also when this callback has been through another one
-                self._last_step = None
-            self._fire(trainer, pl_module, x=_stepped(trainer))
+        """Fire before the first step; a resumed run has done that already, unless it was cut off just before."""
+        if self._resumed:
+            self._fire_if_due(trainer, pl_module, x=max(_stepped(trainer) - 1, 0))
+            return
+        if trainer.global_step == 0:  # a new run, also when this callback has been through another one
+            self._last_step = None
+        self._fire(trainer, pl_module, x=_stepped(trainer))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Fire when the optimizer steps taken pass a multiple of ``every_n_steps``."""
-        n, last = self.every_n_steps, self._last_step or 0
-        if n is not None and trainer.global_step // n > last // n:
-            self._fire(trainer, pl_module, x=_stepped(trainer))
+        self._fire_if_due(trainer, pl_module, x=_stepped(trainer))
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Fire at the end of every n-th epoch."""
@@ -184,12 +187,19 @@ class ScalePODCallback(L.Callback):
         """Fire for the trained model."""
         self._fire(trainer, pl_module, x=max(_stepped(trainer) - 1, 0))
 
+    def _fire_if_due(self, trainer: L.Trainer, module: L.LightningModule, x: int) -> None:
+        n, last = self.every_n_steps, self._last_step or 0
+        if n is not None and trainer.global_step // n > last // n:
+            self._fire(trainer, module, x)
+
     def _fire(self, trainer: L.Trainer, module: L.LightningModule, x: int) -> None:
         step = trainer.global_step
         if step == self._last_step:
             return
         self._last_step = step
         started = time.perf_counter()
+        for name in self._reported:  # what is not measured now must not look current
+            trainer.callback_metrics.pop(name, None)
         try:
             self._analyse(trainer, module)
             self._report(trainer, started, step, x)
@@ -248,7 +258,8 @@ class ScalePODCallback(L.Callback):
         forward = self.forward_fn or default_forward
         with unnoticed(trainer, module):
             for held_out in self._fetch(trainer):
-                batch = trainer.precision_plugin.convert_input(held_out.batch)
+                # A copy: a model may change its input in place, and these documents are used again.
+                batch = trainer.precision_plugin.convert_input(copy.deepcopy(held_out.batch))
                 batch = trainer.strategy.batch_to_device(batch)
                 size = batch_size(batch)
                 with (
@@ -292,14 +303,18 @@ class ScalePODCallback(L.Callback):
         scalars = layer_scalars(self.analyses, self.prefix)
         scalars[f"{self.prefix}_seconds"] = time.perf_counter() - started
         trainer.callback_metrics.update(as_metrics(scalars))
+        self._reported = set(scalars)
         if not trainer.is_global_zero:
             return
-        log_scalars(trainer.loggers, scalars, x)
-        if to_disk:
-            save_analyses(folder / f"{name}.npz", self.analyses, step=step)
-        if self.images:
-            images = draw(self.analyses, self.prefix, step)
-            log_images(trainer.loggers, images, x, folder / name if to_disk else None)
+        with contextlib.ExitStack() as rest:  # runs all that was pushed, the last first, whatever fails
+            if self.images:
+                rest.callback(self._show, trainer, step, x, folder / name if to_disk else None)
+            rest.callback(log_scalars, trainer.loggers, scalars, x)
+            if to_disk:
+                rest.callback(save_analyses, folder / f"{name}.npz", self.analyses, step=step)
+
+    def _show(self, trainer: L.Trainer, step: int, x: int, folder: Path | None) -> None:
+        log_images(trainer.loggers, draw(self.analyses, self.prefix, step), x, folder)
 
 
 def _without_numbers(note: str) -> str:

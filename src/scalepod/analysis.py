@@ -24,7 +24,7 @@ class LayerAnalysis:
     n_snapshots: int
     """Documents N that entered the analysis."""
     n_skipped: int
-    """Documents left out because their attention held NaN or infinity."""
+    """Documents left out: their attention held NaN or infinity, or they had no query after padding and burn-in."""
     n_tokens: int
     """Tokens T of a document."""
     n_queries: float

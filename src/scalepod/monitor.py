@@ -40,8 +40,8 @@ class ScalePOD(Metric):
         burn_in: Leading queries left out of R and the field POD; they share their attention among few keys.
         field: Whether to run the field POD.
         scales: Wavelet scales; by default eight an octave from 2 to half a document, 64 at most.
-        signed: Whether the field looks both ways (bidirectional attention). By default the first maps tell: a field
-            with anything above its diagonal does.
+        signed: Whether the field looks both ways (bidirectional attention). By default the maps tell: a field with
+            anything above a diagonal does.
         kwargs: Passed to :class:`torchmetrics.Metric`.
 
     Raises:
@@ -62,7 +62,7 @@ class ScalePOD(Metric):
 
     is_differentiable = False
     higher_is_better = None
-    full_state_update = False
+    full_state_update = True  # a batch alone may be shorter than the documents before it
 
     attention: list[Tensor]
     valid: list[Tensor]
@@ -115,20 +115,21 @@ class ScalePOD(Metric):
 
         Raises:
             ValueError: If the maps are not square or do not match ``valid``, or if they look ahead although the field
-                was taken as causal.
+                was declared causal.
         """
         attn = attn.detach()
         attn = attn if attn.dtype in (torch.float32, torch.float64) else attn.float()
         attn, valid = _checked(attn, valid)
-        finite = torch.isfinite(attn.flatten(1)).all(1)
-        self.n_skipped = self.n_skipped + (~finite).sum()
-        if not finite.any():
+        attn, valid = _align(attn, valid)
+        usable = torch.isfinite(attn.flatten(1)).all(1) & valid[:, self.burn_in :].any(1)
+        self.n_skipped = self.n_skipped + (~usable).sum()
+        if not usable.any():
             return
-        attn, valid = _align(attn[finite], valid[finite])
+        attn, valid = attn[usable], valid[usable]
         self._settle_direction(attn)
         self.grow(attn.size(-1))
         attn, valid = _pad(attn, self.n_tokens), _pad_tokens(valid, self.n_tokens)
-        moments = lag_moments(attn, valid=valid, burn_in=self.burn_in, signed=bool(self.signed))
+        moments = lag_moments(attn, valid=valid, burn_in=self.burn_in, signed=self._is_signed())
         self.n_snapshots = self.n_snapshots + moments.n
         self.counts = self.counts + moments.counts
         self.total = self.total + moments.total
@@ -149,10 +150,10 @@ class ScalePOD(Metric):
 
         Args:
             n_tokens: Tokens of the longest document.
-            signed: Whether the field looks both ways, for a monitor that has seen no document.
+            signed: Whether the field looks both ways, for a monitor whose documents do not show it.
         """
         if not self.total.ndim:
-            self.signed = signed if self.signed is None else self.signed
+            self.signed = bool(self.signed or signed)
             n_lags = 2 * n_tokens - 1 if self.signed else n_tokens
             wide = torch.float32 if self.total.device.type == "mps" else torch.float64
             self.counts = self.counts.new_zeros(n_tokens)
@@ -161,10 +162,12 @@ class ScalePOD(Metric):
             if self.field:
                 self.attention = [self.total.new_zeros(0, n_tokens, n_tokens, dtype=torch.float32)]
                 self.valid = [self.counts.new_zeros(0, n_tokens, dtype=torch.uint8)]
+        elif signed and not self._is_signed():
+            self._look_both_ways()
         more = n_tokens - self.n_tokens
         if more <= 0:
             return
-        front = more if self.signed else 0
+        front = more if self._is_signed() else 0
         self.counts = F.pad(self.counts, (0, more))
         self.total = _pad(self.total, n_tokens)
         self.second = F.pad(self.second, (front, more, front, more))
@@ -184,9 +187,9 @@ class ScalePOD(Metric):
         if n < 2:
             raise ValueError(
                 f"the analysis needs at least 2 documents with finite attention: got {n}, and left out {skipped} that "
-                "held NaN or infinity"
+                "held NaN or infinity, or no query after padding and burn-in"
             )
-        signed = bool(self.signed)
+        signed = self._is_signed()
         moments = LagMoments(n, self.counts, self.total, self.second)
         covariance = lag_covariance_from_moments(moments)
         n_queries = float(self.counts[self.burn_in :].sum()) / n
@@ -238,14 +241,26 @@ class ScalePOD(Metric):
         return unsealed
 
     def _settle_direction(self, attn: Tensor) -> None:
+        """Take the field as one that looks both ways as soon as one of its maps does."""
         looks_ahead = bool(attn.triu(1).any())
-        if self.signed is None:
-            self.signed = looks_ahead
-        if looks_ahead and not self.signed:
-            raise ValueError(
-                "attention above the diagonal in a field that was taken as causal: pass signed=True for attention that "
-                "looks both ways"
-            )
+        if looks_ahead and self._signed_given is False:
+            raise ValueError("attention above the diagonal in a field that was declared causal: leave out signed=False")
+        if looks_ahead and not self._is_signed():
+            self._look_both_ways()
+        self.signed = self._is_signed() or looks_ahead
+
+    def _is_signed(self) -> bool:
+        """Whether the moments hold both directions, which their shapes tell (also after a state was loaded)."""
+        if self.total.ndim and self.n_tokens > 1:
+            return self.second.size(-1) != self.n_tokens
+        return bool(self.signed)
+
+    def _look_both_ways(self) -> None:
+        """Make room for lags ahead, at which the documents so far had nothing."""
+        self.signed = True
+        if self.n_tokens > 1:
+            ahead = self.n_tokens - 1
+            self.second = F.pad(self.second, (ahead, 0, ahead, 0))
 
     def _scales(self) -> Tensor:
         if self.scales is not None:

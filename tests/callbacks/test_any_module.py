@@ -101,6 +101,32 @@ def test_every_kind_of_batch_gives_the_same(tmp_path, kind):
     assert energies == pytest.approx(expected, rel=1e-6)
 
 
+class Augments(Masked):
+    """Changes the batch while training, and its input in place."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return (batch[0].flip(1), *batch[1:]) if self.trainer.training else batch
+
+    def forward(self, input_ids):
+        found = super().forward(input_ids.clone())
+        input_ids.zero_()
+        return found
+
+
+def test_the_documents_are_the_same_at_every_firing_and_not_augmented(tmp_path):
+    tokens = torch.randint(1, VOCABULARY, (6, TOKENS), generator=torch.Generator().manual_seed(0))
+    given, seen = tokens.clone(), []
+
+    def forward(module, batch):
+        seen.append(batch[0].clone())
+        return module(batch[0])
+
+    watched(tmp_path, Augments(), [(given, given)], forward_fn=forward)
+    assert len(seen) == 2
+    assert all(torch.equal(document, tokens) for document in seen)
+    assert torch.equal(given, tokens)
+
+
 def test_every_head_as_a_layer_of_its_own(tmp_path):
     callback = watched(tmp_path, TinyModule(), tiny_loader(seed=1), heads="each")
     assert list(callback.analyses) == ["01_layers.0/h0", "02_layers.0/h1", "03_layers.1/h0", "04_layers.1/h1"]

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 from tiny import TinyModule, tiny_loader, tiny_trainer
-from torch.utils.data import DataLoader, Dataset, IterableDataset, SubsetRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 from scalepod.callbacks import ScalePODCallback
@@ -47,6 +54,25 @@ def test_the_same_documents_whatever_the_order_of_the_loader(shuffle):
 def test_a_subset_sampler_is_respected():
     loader = DataLoader(Numbers(20), batch_size=4, sampler=SubsetRandomSampler([3, 19, 11, 7]))
     assert documents(held_out_batches(loader, 10)) == [3, 7, 11, 19]
+
+
+def test_a_batch_sampler_is_respected():
+    batches = BatchSampler(SubsetRandomSampler([3, 19, 11, 7]), 2, False)
+    assert documents(held_out_batches(DataLoader(Numbers(20), batch_sampler=batches), 10)) == [3, 7, 11, 19]
+
+
+def test_a_batch_sampler_of_ones_own_is_iterated():
+    assert documents(held_out_batches(DataLoader(Numbers(20), batch_sampler=[[5, 6], [9, 8]]), 3)) == [5, 6, 9]
+
+
+@pytest.mark.parametrize("where", ["loader", "sampler"])
+def test_a_generator_shared_with_training_is_put_back(where):
+    generator = torch.Generator().manual_seed(0)
+    sampler = WeightedRandomSampler([1.0] * 20, 8, generator=generator if where == "sampler" else None)
+    loader = DataLoader(Numbers(20), batch_size=4, sampler=sampler, generator=generator if where == "loader" else None)
+    before = generator.get_state()
+    held_out_batches(loader, 5)
+    assert torch.equal(generator.get_state(), before)
 
 
 def test_an_unknown_sampler_is_iterated():

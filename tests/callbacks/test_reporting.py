@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny import TinyModule, tiny_loader, tiny_trainer
 
 from scalepod import load_analyses
-from scalepod.callbacks import ScalePODCallback
+from scalepod.callbacks import ScalePODCallback, ScalePODWarning
 
 LAYERS = ("01_layers.0", "02_layers.1")
 QUANTITIES = {
@@ -139,3 +139,53 @@ def test_two_callbacks_in_one_trainer_keep_apart_and_resume(tmp_path):
     resumed.fit(TinyModule(), tiny_loader(n=40), tiny_loader(seed=1), ckpt_path=tmp_path / "c.ckpt")
     assert resumed.global_step == 5
     assert all(callback.analyses for callback in again)
+
+
+class Broken(CSVLogger):
+    def log_metrics(self, *args, **kwargs):
+        raise OSError("the server is away")
+
+
+def test_a_logger_that_fails_takes_nothing_from_the_others(tmp_path):
+    loggers = [Broken(tmp_path, name="broken"), CSVLogger(tmp_path, name="csv", version=0)]
+    callback = ScalePODCallback(every_n_steps=None, n_snapshots=8)
+    trainer = tiny_trainer(tmp_path, max_steps=1, callbacks=[callback], logger=loggers, log_every_n_steps=50)
+    with pytest.warns(ScalePODWarning, match="the server is away"):
+        trainer.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1))
+    assert "scalepod_seconds" in (tmp_path / "csv" / "version_0" / "metrics.csv").read_text()
+    assert len(list(tmp_path.rglob("step_*.npz"))) == 2
+    assert len(list(tmp_path.rglob("*.png"))) == 10
+
+
+def test_a_layer_of_a_very_long_name(tmp_path):
+    class Long(TinyModule):
+        def __init__(self):
+            super().__init__()
+            for end, layer in zip("ab", self.layers, strict=True):
+                self.add_module("x" * 300 + end, layer)
+            del self.layers
+
+        def forward(self, idx):
+            x = self.embed(idx)
+            for end in "ab":
+                x = x + getattr(self, "x" * 300 + end)(x)
+            return self.head(x)
+
+    callback = ScalePODCallback(every_n_steps=None, n_snapshots=8, on_error="raise")
+    trainer = tiny_trainer(tmp_path, max_steps=1, callbacks=[callback])
+    trainer.fit(Long(), tiny_loader(), tiny_loader(seed=1))
+    assert len(list(tmp_path.rglob("*.png"))) == 10
+
+
+def test_a_value_that_is_no_longer_measured_is_taken_back(tmp_path):
+    class Fades(TinyModule):
+        """Holds no attention after the first step."""
+
+        def forward(self, idx):
+            return super().forward(idx) if self.global_step == 0 else self.head(self.embed(idx))
+
+    callback = ScalePODCallback(every_n_steps=None, n_snapshots=8, images=False)
+    trainer = tiny_trainer(tmp_path, max_steps=1, callbacks=[callback])
+    with pytest.warns(ScalePODWarning, match="no attention probabilities"):
+        trainer.fit(Fades(), tiny_loader(), tiny_loader(seed=1))
+    assert not any(name.startswith("scalepod_") for name in trainer.callback_metrics)

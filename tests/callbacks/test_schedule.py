@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from lightning.pytorch.loggers.logger import Logger
@@ -154,3 +155,33 @@ def test_every_firing_arrives_whatever_log_every_n_steps_is(tmp_path, every):
     trainer = tiny_trainer(tmp_path, max_steps=6, callbacks=[callback], logger=logger, log_every_n_steps=every)
     trainer.fit(TinyModule(), tiny_loader(n=40), tiny_loader(seed=1))
     assert logger.at("scalepod_mean_lag/01_layers.0") == [0, 2, 5]
+
+
+class Restores(L.Callback):
+    """Loads a checkpoint of the untrained model at the start, as the learning rate finder does."""
+
+    def on_fit_start(self, trainer, pl_module):
+        for callback in trainer.callbacks:
+            if isinstance(callback, Counted):
+                callback.load_state_dict(callback.state_dict())
+
+
+def test_a_state_from_before_the_first_firing_is_no_resumed_run(tmp_path):
+    callback = Counted(every_n_steps=2)
+    trainer = tiny_trainer(tmp_path, max_steps=3, callbacks=[callback, Restores()])
+    trainer.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1))
+    assert callback.steps == [0, 2, 3]
+
+
+def test_a_run_cut_off_just_before_a_firing_makes_up_for_it(fit, tmp_path):
+    class SaveFirst(L.Callback):
+        def on_train_batch_end(self, trainer, *args):
+            if trainer.global_step == 2:
+                trainer.save_checkpoint(tmp_path / "before.ckpt")
+
+    saved = Counted(every_n_steps=2)
+    trainer = tiny_trainer(tmp_path, max_steps=3, callbacks=[SaveFirst(), saved])
+    trainer.fit(TinyModule(), tiny_loader(n=40), tiny_loader(seed=1))
+    resumed = Counted(every_n_steps=2)
+    fit(resumed, 5, ckpt=tmp_path / "before.ckpt")
+    assert resumed.steps == [2, 4, 5]

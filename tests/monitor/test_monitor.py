@@ -209,11 +209,46 @@ def test_options_are_used():
         ([torch.ones(2, 4, 8, 8)], r"attn must be \[B, T, T\].*average over heads first"),
         ([torch.ones(2, 8, 7)], r"attn must be \[B, T, T\], query by key: got shape \(2, 8, 7\)"),
         ([(attention(2, 8), torch.ones(2, 7).bool())], r"valid must be \[B, T\] = \(2, 8\)"),
-        ([attention(2, 8), attention(2, 8, signed=True)], "attention above the diagonal"),
+        ([attention(2, 8, signed=True)], "attention above the diagonal in a field that was declared causal"),
         ([attention(1, 8)], "needs at least 2 documents with finite attention: got 1"),
         ([attention(2, 8) * torch.nan], "got 0, and left out 2"),
     ],
 )
 def test_errors(batches, message):
     with pytest.raises(ValueError, match=message):
-        analysed(*batches)
+        analysed(*batches, signed=False)
+
+
+def test_a_field_shows_late_that_it_looks_both_ways():
+    causal, both = attention(3, 8), attention(4, 8, seed=1, signed=True)
+    one = attention(2, 1)
+    assert_same(analysed(one, causal, both), analysed(both, causal, one))
+    assert analysed(one, causal, both).signed
+
+
+def test_a_loaded_state_knows_its_direction():
+    monitor, other = ScalePOD(), ScalePOD()
+    monitor.persistent(True)
+    other.persistent(True)
+    monitor.update(attention(5, 8, signed=True))
+    other.load_state_dict(monitor.state_dict())
+    with pytest.warns(UserWarning, match="called before the ``update`` method"):  # torchmetrics counts updates only
+        found = other.compute()
+    assert found.scalars() == monitor.compute().scalars()
+
+
+def test_documents_without_a_query_do_not_count():
+    attn = attention(6, 12)
+    valid = torch.ones(6, 12, dtype=torch.bool)
+    valid[2], valid[4, 3:] = False, False  # a filler row, and a document that burn-in uses up
+    found = analysed((attn, valid), burn_in=3)
+    assert (found.n_snapshots, found.n_skipped) == (4, 2)
+    assert_same(found, analysed(attn[[0, 1, 3, 5]], burn_in=3))
+
+
+def test_forward_of_documents_of_different_lengths():
+    monitor = ScalePOD()
+    for n_tokens in (8, 12):
+        alone = monitor(attention(4, n_tokens, seed=n_tokens))
+        assert (alone.n_snapshots, alone.n_tokens) == (4, n_tokens)
+    assert_same(monitor.compute(), analysed(attention(4, 8, seed=8), attention(4, 12, seed=12)))
