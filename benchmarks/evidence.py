@@ -1,6 +1,6 @@
 """Measure again the numbers of docs/method.md: train small models on TinyShakespeare and print Markdown tables.
 
-python benchmarks/evidence.py [--path input.txt] [--steps 1500]
+python benchmarks/evidence.py [--path input.txt] [--steps 1000]
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> None:
     """Train the three models, then print every table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--path", default=None, help="the text; by default the data module finds it")
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
     L.seed_everything(0, verbose=False)
     data = TinyShakespeare(path=arguments.path, block_size=SHAPE["block_size"], batch_size=16)
