@@ -182,7 +182,7 @@ class TrainingCLI(LightningCLI):
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
                 # TensorBoard shows a random ten of a tag's pictures unless told to keep them all.
-                print(f"Look at it:  tensorboard --logdir {quote(logger.root_dir)} --samples_per_plugin images=0")
+                print(f"Look at it:  tensorboard --logdir {quote(logger.root_dir)} --samples_per_plugin images=1000")
 
 
 def linked_value(name: str, arguments: Mapping[str, Any], data: Any) -> Any:

@@ -103,7 +103,7 @@ def test_fit_says_where_to_look_and_logs_there(folder: Path, capsys: pytest.Capt
     assert "Trained 2 steps, val_loss " in said
     (line,) = [line for line in said.splitlines() if "tensorboard" in line]
     *_, flag, logdir, samples, value = line.split()
-    assert (flag, samples, value) == ("--logdir", "--samples_per_plugin", "images=0")
+    assert (flag, samples, value) == ("--logdir", "--samples_per_plugin", "images=1000")
     events = EventAccumulator(str(folder / logdir / "version_0"), size_guidance={"images": 0}).Reload()
     assert [image.step for image in events.Images("scalepod_overview")] == [0, 1]
     assert [scalar.step for scalar in events.Scalars("scalepod_seconds")] == [0, 1]
