@@ -63,7 +63,7 @@ def explain(message: str, parser: ArgumentParser, configs: Iterable[str] = ()) -
         return _no_class(where, found[1], f"not {found[2]}")
     if found := UNKNOWN_KEY.search(message):
         return _unknown_key(found[1], parser.get_defaults().keys())
-    if found := NO_CONFIG.search(message):
+    if where == "config" and (found := NO_CONFIG.search(message)):
         return f"there is no file {found[1]}, and no shipped configuration {_instead(Path(found[1]).name, configs)}"
     lines = [line.strip(" -") for line in KEY.sub("", message).splitlines()]
     lines = [line for line in lines if not NOISE.fullmatch(line)]

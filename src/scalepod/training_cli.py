@@ -3,7 +3,9 @@
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from inspect import Parameter, signature
 from pathlib import Path
+from pydoc import locate
 from shlex import quote
 from typing import Any, NoReturn
 
@@ -166,7 +168,8 @@ class TrainingCLI(LightningCLI):
 
     def _link(self, name: str) -> Callable[[Any], Any]:
         def from_data(data: Any) -> Any:
-            return linked_value(name, _arguments(self._settings["model"]), data)
+            model = self._settings["model"]
+            return linked_value(name, _arguments(model), data, required=_is_required(name, model["class_path"]))
 
         from_data.__name__ = f"{name}_of"  # what the help shows
         return from_data
@@ -185,19 +188,20 @@ class TrainingCLI(LightningCLI):
                 print(f"Look at it:  tensorboard --logdir {quote(logger.root_dir)} --samples_per_plugin images=1000")
 
 
-def linked_value(name: str, arguments: Mapping[str, Any], data: Any) -> Any:
+def linked_value(name: str, arguments: Mapping[str, Any], data: Any, required: bool = False) -> Any:
     """What a model gets for an argument that its data may know.
 
     Args:
         name: Name of the argument, and of the attribute of the data.
         arguments: The model's arguments as configured, None where left open.
         data: The datamodule, or None.
+        required: Whether the model cannot be built without it.
 
     Returns:
         The model's own value where it was given one, else that of the data; None where neither has it.
 
     Raises:
-        ValueError: If the model's own value is too small for the data.
+        ValueError: If the model's own value is too small for the data, or a required one is nowhere to be had.
     """
     if name not in arguments:
         return None
@@ -207,7 +211,16 @@ def linked_value(name: str, arguments: Mapping[str, Any], data: Any) -> Any:
             f"model.{name} is {given}, too small for the data, whose {name} is {found}: leave it out and it is taken "
             "from the data"
         )
+    if required and given is None and found is None:
+        source = "there are no data" if data is None else f"{type(data).__name__} has no {name}"
+        raise ValueError(f"the model needs {name}, and {source} to take it from: give --model.{name}")
     return found if given is None else given
+
+
+def _is_required(name: str, class_path: str) -> bool:
+    cls: Any = locate(class_path)
+    parameter = signature(cls).parameters.get(name)
+    return parameter is not None and parameter.default is Parameter.empty
 
 
 def _arguments(model: Namespace) -> dict[str, Any]:

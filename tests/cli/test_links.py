@@ -68,6 +68,12 @@ def test_own_model_that_has_one_of_the_two() -> None:
     assert GreedyModel.load_from_checkpoint("greedy.ckpt").hparams["block_size"] == 1024
 
 
+def test_our_model_with_data_that_tell_nothing() -> None:
+    sizes = ["--model.vocab_size=11", "--model.block_size=12"]
+    cli = run("fit", "--model=BaselineGPT", sizes, SMALL[3:6], "--data=own_model.OwnData", BARE, NO_CALLBACK)
+    assert cli.trainer.global_step == 2
+
+
 def test_own_model_with_own_data() -> None:
     cli = run("fit", "--model=own_model.OwnModel", "--data=own_model.OwnData", BARE, NO_CALLBACK)
     assert cli.trainer.global_step == 2

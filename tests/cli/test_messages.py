@@ -122,6 +122,20 @@ def test_wrong_value(arguments: list[str], message: str, capsys: pytest.CaptureF
     assert said(capsys).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "the model needs vocab_size, and there are no data to take it from: give --model.vocab_size"),
+        (["--data=own_model.OwnData"], "the model needs vocab_size, and OwnData has no vocab_size to take it from"),
+    ],
+)
+def test_data_that_do_not_tell_what_the_model_needs(
+    data: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "--model=BaselineGPT", *data, *BARE]) == 1
+    assert said(capsys).startswith(message)
+
+
 def test_an_error_in_a_users_own_class_keeps_its_traceback() -> None:
     arguments = ["fit", "--model=own_model.FailingModel", "--data=own_model.OwnData", *BARE]
     with pytest.raises(ValueError, match="deep in my own code") as raised:
