@@ -159,4 +159,4 @@ def test_heading_says_what_was_analysed(figure, analysis, signed_figure):
     for part in ("40 documents of 96 tokens", "3 skipped", "first 8 queries left out", "61.5 queries each"):
         assert part in words
     assert "padding" not in figure.texts[1].get_text()
-    assert "looks both ways" in signed_figure.texts[1].get_text()
+    assert "looks both ways, in token or patch order" in signed_figure.texts[1].get_text()

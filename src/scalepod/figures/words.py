@@ -20,13 +20,13 @@ def subtitle(analysis: LayerAnalysis) -> str:
     """What was analysed: how many documents, how long, with which options."""
     parts = [f"{analysis.n_snapshots} documents of {analysis.n_tokens} tokens"]
     if analysis.n_skipped:
-        parts.append(f"{analysis.n_skipped} skipped (NaN or infinity)")
+        parts.append(f"{analysis.n_skipped} left out (NaN, infinity, or no query)")
     if analysis.burn_in:
         parts.append(f"first {analysis.burn_in} queries left out")
     if analysis.n_queries < analysis.n_tokens - analysis.burn_in:
         parts.append(f"{analysis.n_queries:.3g} queries each on average, the rest padding")
     if analysis.signed:
-        parts.append("attention looks both ways")
+        parts.append("looks both ways, in token or patch order")
     parts.append(f"energy of the fluctuation {analysis.energy:.3g}")
     if math.isfinite(analysis.mean_lag):
         parts.append(f"mean {'|lag|' if analysis.signed else 'lag'} {analysis.mean_lag:.3g} tokens")
