@@ -156,7 +156,7 @@ def test_axes_say_tokens(either, either_figure, labelled):
 def test_heading_says_what_was_analysed(figure, analysis, signed_figure):
     odd = dataclasses.replace(analysis, n_skipped=3, burn_in=8, n_queries=61.5)
     words = scalogram_figure(odd, "layer").texts[1].get_text()
-    for part in ("40 documents of 96 tokens", "3 skipped", "first 8 queries left out", "61.5 queries each"):
+    for part in ("40 documents of 96 tokens", "3 left out", "first 8 queries left out", "61.5 queries each"):
         assert part in words
     assert "padding" not in figure.texts[1].get_text()
     assert "looks both ways, in token or patch order" in signed_figure.texts[1].get_text()
