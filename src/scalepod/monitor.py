@@ -129,7 +129,7 @@ class ScalePOD(Metric):
         self._settle_direction(attn)
         self.grow(attn.size(-1))
         attn, valid = _pad(attn, self.n_tokens), _pad_tokens(valid, self.n_tokens)
-        moments = lag_moments(attn, valid=valid, burn_in=self.burn_in, signed=self._is_signed())
+        moments = lag_moments(attn, valid=_padding(valid), burn_in=self.burn_in, signed=self._is_signed())
         self.n_snapshots = self.n_snapshots + moments.n
         self.counts = self.counts + moments.counts
         self.total = self.total + moments.total
@@ -192,7 +192,7 @@ class ScalePOD(Metric):
         signed = self._is_signed()
         moments = LagMoments(n, self.counts, self.total, self.second)
         covariance = lag_covariance_from_moments(moments)
-        n_queries = float(self.counts[self.burn_in :].sum()) / n
+        n_queries = float(self.counts.sum()) / n
         scales = self._scales().to(covariance.device)
         energies = scalogram(covariance, scales, self.omega0, n_queries=n_queries)
         found = dominant_scales(energies, scales)
@@ -280,7 +280,7 @@ class ScalePOD(Metric):
         if not self.field:
             return None
         attention, valid = dim_zero_cat(self.attention), dim_zero_cat(self.valid).bool()
-        return field_pod(attention, windows, self.n_modes, valid=valid, burn_in=self.burn_in)
+        return field_pod(attention, windows, self.n_modes, valid=_padding(valid), burn_in=self.burn_in)
 
 
 class _Sealed:
@@ -344,6 +344,11 @@ def _align(attn: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     order = (torch.arange(attn.size(-1), device=attn.device) + first) % attn.size(-1)  # [B, T]
     rows = attn.gather(1, order[:, :, None].expand_as(attn))
     return rows.gather(2, order[:, None, :].expand_as(attn)), valid.gather(1, order)
+
+
+def _padding(valid: Tensor) -> Tensor | None:
+    """The tokens for the numerics: None, which spares them a masked copy of every map, where there is no padding."""
+    return None if valid.all() else valid
 
 
 def _pad(attn: Tensor, n_tokens: int) -> Tensor:
