@@ -154,7 +154,7 @@ def lag_covariance(fluctuation: Tensor, signed: bool = False, burn_in: int = 0) 
 class LagMoments(NamedTuple):
     """Raw moments of a set of snapshots. Field by field they add over sets, so they reduce over batches and ranks."""
 
-    n: int
+    n: int | Tensor
     """Number of snapshots N."""
     counts: Tensor
     """Snapshots in which each query took part, int64 [T]."""
@@ -200,22 +200,26 @@ def lag_covariance_from_moments(moments: LagMoments) -> Tensor:
     that rounding has none that could be told from 0, and gets exact zeros.
 
     Args:
-        moments: Moments of all snapshots, at least 2.
+        moments: Moments of all snapshots, at least 2; or of several sets of snapshots, every field with the same
+            leading dimensions and n a tensor of them.
 
     Returns:
-        R, [L, L].
+        R, [..., L, L], each of the mean over its own set.
 
     Raises:
-        ValueError: Fewer than 2 snapshots, or shapes that do not belong together.
+        ValueError: Fewer than 2 snapshots in a set, or shapes that do not belong together.
     """
-    n, counts, total, second = int(moments.n), moments.counts, moments.total, moments.second
-    if n < 2:
-        raise ValueError(f"the moments hold {n} snapshots; a fluctuation needs at least 2")
+    counts, total, second = moments.counts, moments.total, moments.second
+    n = torch.as_tensor(moments.n, device=second.device)
+    if bool((n < 2).any()):
+        raise ValueError(f"the moments hold {int(n.min())} snapshots; a fluctuation needs at least 2")
     signed = _is_signed(moments)
-    weighted = total / counts.clamp(min=1).to(total.dtype).sqrt()[:, None]
-    R = (second - _second_moment(weighted[None], signed)) / n
-    varies = R.diagonal() > max(n, len(total)) * torch.finfo(R.dtype).eps * second.diagonal() / n
-    return R * varies * varies[:, None]
+    weighted = total / counts.clamp(min=1).to(total.dtype).sqrt()[..., None]
+    n = n[..., None, None].to(second.dtype)
+    R = (second - _second_moment_of_each(weighted, signed)) / n
+    floor = n[..., 0].clamp(min=total.shape[-1]) * torch.finfo(R.dtype).eps
+    varies = R.diagonal(0, -2, -1) > floor * second.diagonal(0, -2, -1) / n[..., 0]
+    return R * varies[..., None, :] * varies[..., None]
 
 
 @numeric
@@ -237,8 +241,8 @@ def mean_profile(moments: LagMoments) -> Tensor:
 def _is_signed(moments: LagMoments) -> bool:
     """Whether the moments hold both directions, which their shapes tell."""
     check_square(moments.total, "total")
-    n_tokens, n_lags = len(moments.total), len(moments.second)
-    if len(moments.counts) != n_tokens or n_lags not in (n_tokens, 2 * n_tokens - 1):
+    n_tokens, n_lags = moments.total.shape[-1], moments.second.shape[-1]
+    if moments.counts.shape[-1] != n_tokens or n_lags not in (n_tokens, 2 * n_tokens - 1):
         shapes = ", ".join(f"{name} {tuple(getattr(moments, name).shape)}" for name in ("counts", "total", "second"))
         raise ValueError(f"moments must have shapes [T], [T, T] and [L, L] with L = T or 2T - 1, got {shapes}")
     return n_lags != n_tokens
@@ -252,15 +256,30 @@ def _second_moment(x: Tensor, signed: bool, burn_in: int = 0) -> Tensor:
     """
     n_tokens = x.shape[-1]
     check_burn_in(burn_in, n_tokens)
-    n_lags = 2 * n_tokens - 1 if signed else n_tokens
+    n_lags = _n_lags(n_tokens, signed)
     moment = x.new_zeros(n_lags, n_lags, dtype=wide_dtype(x.device))
-    for rows, start in _reversed_lag_rows(x, signed, burn_in, n_lags):
-        moment[start : start + rows.shape[1], start : start + rows.shape[1]].addmm_(rows.mT, rows)
+    for rows, block in _reversed_lag_rows(x, signed, burn_in):
+        flat = rows.flatten(0, 1)
+        moment[block, block].addmm_(flat.mT, flat)
     return moment.flip(0, 1)
 
 
-def _reversed_lag_rows(x: Tensor, signed: bool, burn_in: int, n_lags: int) -> Iterator[tuple[Tensor, int]]:
-    """Blocks of lag rows [N * q, width] with lags descending, and the index at which each block starts."""
+def _second_moment_of_each(x: Tensor, signed: bool) -> Tensor:
+    """The same of every snapshot alone, [..., L, L]."""
+    n_lags = _n_lags(x.shape[-1], signed)
+    flat = x.reshape(-1, *x.shape[-2:])
+    moments = x.new_zeros(len(flat), n_lags, n_lags, dtype=wide_dtype(x.device))
+    for rows, block in _reversed_lag_rows(flat, signed, 0):
+        moments[:, block, block] += rows.mT @ rows
+    return moments.flip(-2, -1).view(*x.shape[:-2], n_lags, n_lags)
+
+
+def _n_lags(n_tokens: int, signed: bool) -> int:
+    return 2 * n_tokens - 1 if signed else n_tokens
+
+
+def _reversed_lag_rows(x: Tensor, signed: bool, burn_in: int) -> Iterator[tuple[Tensor, slice]]:
+    """Blocks of lag rows [N, q, width] with lags descending, and the lags of each block, counted from the last."""
     n, n_tokens, _ = x.shape
     for low in range(burn_in, n_tokens, _QUERY_BLOCK):
         high = min(low + _QUERY_BLOCK, n_tokens)
@@ -270,4 +289,4 @@ def _reversed_lag_rows(x: Tensor, signed: bool, burn_in: int, n_lags: int) -> It
             first = high - 1 - query
             n_keys = n_tokens if signed else query + 1
             rows[:, query - low, first : first + n_keys] = x[:, query, :n_keys]
-        yield rows.flatten(0, 1), n_tokens - high
+        yield rows, slice(n_tokens - high, n_tokens - high + width)

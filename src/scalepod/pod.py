@@ -38,6 +38,19 @@ class FieldPOD(NamedTuple):
     """Mean field, [T, T]."""
 
 
+class Snapshots(NamedTuple):
+    """Fluctuations of N snapshots with their inner products, from which every spectrum of them follows."""
+
+    mean: Tensor
+    """Mean field, [T, T]."""
+    fluctuation: Tensor
+    """Fluctuations, [N, T, T]; the rows of burn-in and padding are 0."""
+    windows: Tensor
+    """Windows over |tau|, [M, T]."""
+    gram: Tensor
+    """Inner products of the windowed fluctuations, `<g_m u_s, g_m u_r>`, [M, N, N]."""
+
+
 class LagPOD(NamedTuple):
     """Lag POD in M windows, K modes kept."""
 
@@ -119,13 +132,55 @@ def field_pod(
     Raises:
         ValueError: See `reynolds`; windows not [M, T] or not finite; n_modes < 0; burn_in that leaves no query.
     """
+    return pod_of_snapshots(windowed_snapshots(attn, windows, valid=valid, burn_in=burn_in), n_modes)
+
+
+@numeric
+def windowed_snapshots(
+    attn: Tensor, windows: Tensor | None = None, *, valid: Tensor | None = None, burn_in: int = 0
+) -> Snapshots:
+    """The first stage of `field_pod`: fluctuations and their Gram matrix in each window.
+
+    Args:
+        attn: Snapshots, [N, T, T], N >= 2.
+        windows: Windows over |tau|, [M, T]; None is one window of ones.
+        valid: Bool [N, T], True at real tokens (see `reynolds`).
+        burn_in: Leading queries to leave out.
+
+    Returns:
+        Mean and fluctuation in the dtype of `attn` (float32 at least), windows and Gram matrix in float64 where the
+        device has it.
+
+    Raises:
+        ValueError: See `field_pod`.
+    """
     mean, u = reynolds(attn, valid)
     causal = bool(attn.min() >= 0) and not bool(mean.triu(1).any())  # a mean of 0 over values >= 0: all are 0
-    n, n_tokens, _ = u.shape
+    n_tokens = u.shape[-1]
     check_burn_in(burn_in, n_tokens)
     u[:, :burn_in] = 0
-    window = _as_windows(windows, n_tokens, n_modes, u.device)
-    values, vectors = _eigen(_windowed_gram(u, window, causal) / n, max(n, n_tokens**2), n - 1)
+    window = _as_windows(windows, n_tokens, u.device)
+    return Snapshots(mean, u, window, _windowed_gram(u, window, causal))
+
+
+@numeric
+def pod_of_snapshots(snapshots: Snapshots, n_modes: int = 3) -> FieldPOD:
+    """The second stage of `field_pod`: eigenvalues and modes from the Gram matrix.
+
+    Args:
+        snapshots: What `windowed_snapshots` gives.
+        n_modes: Modes K to return.
+
+    Returns:
+        See `field_pod`.
+
+    Raises:
+        ValueError: n_modes < 0.
+    """
+    mean, u, window, gram = snapshots
+    _check_n_modes(n_modes)
+    n, n_tokens, _ = u.shape
+    values, vectors = _eigen(gram / n, max(n, n_tokens**2), n - 1)
     kept, vectors = _leading(values, vectors, n_modes)
     amplitude = (n * kept).sqrt()
     weight = torch.where(amplitude > 0, 1 / amplitude, 0.0)[..., None] * vectors
@@ -157,7 +212,8 @@ def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPO
     covariance = as_covariance(R)
     n_lags = len(covariance)
     n_tokens = n_lags if windows is None else windows.shape[-1] if windows.ndim else 0
-    window = _as_windows(windows, n_tokens, n_modes, covariance.device)
+    _check_n_modes(n_modes)
+    window = _as_windows(windows, n_tokens, covariance.device)
     if n_lags not in (n_tokens, 2 * n_tokens - 1):
         raise ValueError(
             f"windows {tuple(window.shape)} fit R {tuple(R.shape)} neither as [M, L] nor as [M, (L + 1) / 2]"
@@ -193,9 +249,12 @@ def degenerate_pairs(eigenvalues: Tensor, n_samples: int) -> Tensor:
     return values[..., :-1] - values[..., 1:] <= values[..., :-1] * math.sqrt(2 / n_samples)
 
 
-def _as_windows(windows: Tensor | None, n_tokens: int, n_modes: int, device: torch.device) -> Tensor:
+def _check_n_modes(n_modes: int) -> None:
     if n_modes < 0:
         raise ValueError(f"n_modes must be at least 0, got {n_modes}")
+
+
+def _as_windows(windows: Tensor | None, n_tokens: int, device: torch.device) -> Tensor:
     if windows is None:
         return torch.ones(1, n_tokens, device=device, dtype=wide_dtype(device))
     window = as_wide(windows.to(device, wide_dtype(device)), "windows")
