@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import linregress
+from scipy.stats import linregress, theilslopes
 
 from scalepod.pod import field_pod
-from scalepod.spectrum import effective_rank, spectral_concentration
+from scalepod.spectrum import effective_rank, fractional_rank, power_law_range, spectral_concentration
 
 
 def power_law(beta, n=40):
@@ -146,3 +146,151 @@ def test_effective_rank_of_known_spectra():
     assert int(effective_rank(torch.tensor([1.0, 0, 0]), 0.0)) == 1
     assert int(effective_rank(torch.zeros(4), 0.1)) == 0
     assert effective_rank(torch.tensor([[1.0, 1.0], [1.0, 0.0]]), 0.1).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n", [3, 8, 30])
+def test_theil_sen_agrees_with_scipy(n, seed):
+    values = np.sort(np.random.default_rng(seed).random(n) ** 3)[::-1].copy()
+    x, y = np.log(np.arange(1, n + 1)), np.log(values)
+    slope, intercept, low, high = theilslopes(y, x, alpha=0.6826894921, method="joint")
+    fit = spectral_concentration(torch.from_numpy(values), method="theil_sen")
+    assert float(fit.beta) == pytest.approx(-slope)
+    assert float(fit.stderr) == pytest.approx((high - low) / 2)
+    assert float(fit.r2) == pytest.approx(1 - ((y - intercept - slope * x) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def test_theil_sen_shrugs_off_an_outlier():
+    outlier = power_law(1.0)
+    outlier[0] *= 1e6
+    assert float(spectral_concentration(outlier).beta) > 2
+    fit = spectral_concentration(outlier, method="theil_sen")
+    assert float(fit.beta) == pytest.approx(1, abs=1e-9)
+    assert float(fit.t_spec_stderr) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_error_of_t_spec_is_that_of_beta_carried_over():
+    values = torch.from_numpy(np.sort(np.random.default_rng(1).random(30))[::-1].copy())
+    fit = spectral_concentration(torch.stack([values, torch.zeros_like(values)]))
+    assert float(fit.t_spec_stderr[0]) == pytest.approx(float(fit.stderr[0] / fit.beta[0] ** 2))
+    assert math.isnan(float(fit.t_spec_stderr[1]))
+
+
+@pytest.mark.parametrize("method", ["least_squares", "theil_sen"])
+def test_every_spectrum_may_have_its_own_range(method):
+    rng = np.random.default_rng(2)
+    spectra = torch.from_numpy(np.sort(rng.random((2, 3, 40)), axis=-1)[..., ::-1].copy())
+    ranges = torch.tensor([[1, 30], [4, 12], [0, 0]])
+    fit = spectral_concentration(spectra, ranges, method)
+    for a in range(2):
+        for b, (first, last) in enumerate(ranges[:2].tolist()):
+            alone = spectral_concentration(spectra[a, b], (first, last), method)
+            torch.testing.assert_close(tuple(part[a, b] for part in fit), tuple(alone))
+    assert fit.first.tolist() == [[1, 4, 0]] * 2
+    assert fit.n_points.tolist() == [[30, 9, 0]] * 2
+    assert all(torch.isnan(part[:, 2]).all() for part in fit[:4])
+    assert fit.reason(0, 0) is None
+    assert "no 8 or more neighbouring eigenvalues" in str(fit.reason(1, 2))
+
+
+def straight_by_loop(values, min_r2=0.98):
+    """First and last k of the longest straight stretch, by trying all."""
+    y = np.log(values[values > 0])
+    x = np.log(np.arange(1, len(y) + 1))
+    for length in range(len(y), 7, -1):
+        for first in range(len(y) - length + 1):
+            part = slice(first, first + length)
+            if linregress(x[part], y[part]).rvalue ** 2 >= min_r2:
+                return [first + 1, first + length]
+    return [0, 0]
+
+
+def test_the_power_law_range_is_the_longest_straight_stretch():
+    k, rng = np.arange(1, 41), np.random.default_rng(3)
+    spectra = [
+        k**-1.0 * np.exp(-((k / 20) ** 6)),  # a power law that breaks off
+        np.where(k < 4, 1e3 / k, k**-2.0),  # outliers in front
+        np.exp(-k / 2.0),  # no power law
+        np.where(k < 7, k**-1.0, 0.0),  # too few
+        *np.sort(rng.random((4, 40)) ** 3, axis=-1)[:, ::-1],
+    ]
+    found = power_law_range(torch.from_numpy(np.stack(spectra)))
+    assert found.tolist() == [straight_by_loop(values) for values in spectra]
+    assert found[3].tolist() == [0, 0]
+    assert len({tuple(each) for each in found.tolist()}) > 4
+    assert power_law_range(torch.from_numpy(spectra[0]), 0.9999).tolist() == straight_by_loop(spectra[0], 0.9999)
+
+
+def test_of_equally_long_stretches_the_earliest_is_taken():
+    k = np.arange(1, 21)
+    values = np.where(k < 11, k**-1.0, 1e-6 * k**-1.0)
+    assert straight_by_loop(values, 0.999) == [1, 10]
+    assert power_law_range(torch.from_numpy(values), 0.999).tolist() == [1, 10]
+
+
+def test_an_automatic_fit_says_where_it_is_and_why_there_is_none():
+    k = torch.arange(1, 41, dtype=torch.float64)
+    spectra = torch.stack([k**-1.5 * torch.exp(-((k / 20) ** 8)), torch.zeros(40).double(), torch.full_like(k, 0.1)])
+    fit = spectral_concentration(spectra, "auto")
+    first, last = power_law_range(spectra)[0].tolist()
+    assert (int(fit.first[0]), int(fit.n_points[0])) == (first, last - first + 1)
+    torch.testing.assert_close(fit.beta[0], spectral_concentration(spectra[0], (first, last)).beta)
+    for undefined in (1, 2):
+        assert math.isnan(float(fit.t_spec[undefined]))
+        expected = "no 8 or more neighbouring eigenvalues above the numerical floor follow a power law"
+        assert fit.reason(undefined) == expected
+
+
+def test_wrong_options_of_a_fit_are_named():
+    values = power_law(1.0).expand(3, 40)
+    with pytest.raises(ValueError, match=r"method must be 'least_squares' or 'theil_sen', got 'ransac'"):
+        spectral_concentration(values, method="ransac")
+    with pytest.raises(ValueError, match=r"fit_range must be \(first, last\), int64 \[..., 2\] or 'auto', got 'all'"):
+        spectral_concentration(values, "all")
+    for bad in (torch.ones(2, 2).long(), torch.ones(3, 2), torch.tensor(3), (1, 2, 3)):
+        with pytest.raises(ValueError, match=r"one pair a spectrum, \(3, 2\), got"):
+            spectral_concentration(values, bad)
+    for bad in ((0, 0), torch.tensor([3, 3]), torch.tensor([0, 3])):
+        with pytest.raises(ValueError, match=r"fit_range must be \(first, last\) with 1 <= first < last, got"):
+            spectral_concentration(values, bad)
+    for bad in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match=r"min_r2 must lie between 0 and 1, got"):
+            power_law_range(values, bad)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.05, 0.1, 0.5, 0.99])
+def test_the_whole_number_after_a_fractional_rank_is_the_effective_rank(epsilon):
+    values = np.sort(np.random.default_rng(4).random((50, 25)) ** 4, axis=-1)[:, ::-1].copy()
+    values[25:, 15:] = 0
+    spectra = torch.from_numpy(values)
+    assert torch.equal(fractional_rank(spectra, epsilon).ceil().long(), effective_rank(spectra, epsilon))
+
+
+def test_fractional_rank_follows_an_exponential_decay():
+    k = torch.arange(200, dtype=torch.float64)
+    for epsilon in (0.1, 0.05, 0.01):
+        expected = -5 * math.log(epsilon)
+        assert float(fractional_rank(torch.exp(-k / 5), epsilon)) == pytest.approx(expected)
+
+
+def test_fractional_rank_of_known_spectra():
+    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.1)) == pytest.approx(2)
+    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.2)) == pytest.approx(1 + math.log(2) / math.log(4))
+    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.05)) == pytest.approx(2.5)  # the last step is linear
+    assert float(fractional_rank(torch.tensor([1.0, 0, 0]), 0.0)) == 1
+    assert fractional_rank(torch.zeros(2, 4), 0.1).tolist() == [0, 0]
+
+
+def test_a_total_makes_up_for_eigenvalues_left_out():
+    values = power_law(1.2, 60).expand(2, 60)
+    total = values.sum(-1)
+    whole = fractional_rank(values, 0.3)
+    torch.testing.assert_close(fractional_rank(values[:, :20], 0.3, total), whole)
+    torch.testing.assert_close(fractional_rank(values, 0.3, total), whole)
+    assert torch.isnan(fractional_rank(values[:, :3], 0.3, total)).all()
+    assert float(fractional_rank(torch.zeros(3), 0.3, torch.tensor(0.0))) == 0
+    for bad in (total[:1], total / 2):
+        with pytest.raises(
+            ValueError, match=r"total must hold one sum of all eigenvalues a spectrum, \(2,\), at least"
+        ):
+            fractional_rank(values, 0.3, bad)
