@@ -17,7 +17,8 @@ from torch import Tensor
 from ..analysis import LayerAnalysis
 from ..capture import NoAttentionFound, capture_attention, valid_tokens
 from ..capture.opaque import Adapter
-from ..monitor import DEFAULT_BANDS, ScalePOD, check_options
+from ..monitor import ScalePOD
+from ..options import DEFAULT_BANDS, FitRange, Options
 from ..store import save_analyses
 from .documents import HeldOutBatch, NoHeldOutData, batch_size, find_source, held_out_batches
 from .forward import Forward, default_forward, unnoticed
@@ -70,10 +71,11 @@ class ScalePODCallback(L.Callback):
         omega0: Centre frequency of the Morlet wavelet.
         bands: Centres of the fixed lag bands, in tokens, by name.
         epsilons: Residual energies for the effective ranks.
-        fit_range: First and last mode of the power-law fits.
+        fit_range: First and last mode of the power-law fits, or "auto".
         burn_in: Leading queries left out of the lag covariance and the field POD.
         n_modes: Modes kept and drawn.
         field: Whether to run the field POD, which keeps 4 N T^2 bytes a layer.
+        confidence: Whether to tell how far the numbers can be believed; see ``docs/confidence.md``.
         images: Whether to draw.
         save_dir: Folder for results and pictures; by default ``scalepod_results`` in the run's folder.
         on_error: "warn" turns a failure into one warning with its traceback, puts everything back and tries again
@@ -104,10 +106,11 @@ class ScalePODCallback(L.Callback):
         omega0: float = 6.0,
         bands: Mapping[str, float] = DEFAULT_BANDS,
         epsilons: Sequence[float] = (0.10, 0.05, 0.01),
-        fit_range: tuple[int, int] = (1, 30),
+        fit_range: FitRange = (1, 30),
         burn_in: int = 0,
         n_modes: int = 3,
         field: bool = True,
+        confidence: bool = True,
         images: bool = True,
         save_dir: str | Path | None = None,
         on_error: Literal["warn", "raise"] = "warn",
@@ -122,7 +125,6 @@ class ScalePODCallback(L.Callback):
         for name, given, known in (("on_error", on_error, ("warn", "raise")), ("heads", heads, ("mean", "each"))):
             if given not in known:
                 raise ValueError(f"{name} must be one of {known}: got {given!r}")
-        check_options(n_modes, omega0, bands, epsilons, fit_range, burn_in)
         self.every_n_steps = None if every_n_epochs else every_n_steps
         self.every_n_epochs = every_n_epochs
         self.n_snapshots, self.dataloader, self.forward_fn = n_snapshots, dataloader, forward_fn
@@ -133,10 +135,12 @@ class ScalePODCallback(L.Callback):
             "omega0": omega0,
             "bands": dict(bands),
             "epsilons": tuple(epsilons),
-            "fit_range": (fit_range[0], fit_range[1]),
+            "fit_range": fit_range,
             "burn_in": burn_in,
             "field": field,
+            "confidence": confidence,
         }
+        Options(**self.options)  # complains now, not at the first firing
         self.analyses: dict[str, LayerAnalysis] = {}
         self.notes: list[str] = []
         self._documents: list[HeldOutBatch] | None = None
@@ -286,9 +290,10 @@ class ScalePODCallback(L.Callback):
             if name not in monitors:
                 monitors[name] = ScalePOD(**self.options).to(attn.device)
             # A layer that cuts a document into windows brings several maps a document.
-            used = n_documents * (attn.size(0) // size)
+            each = attn.size(0) // size
+            used = n_documents * each
             valid = valid_tokens(batch, attn.size(-1)) if attn.size(0) == size else None
-            monitors[name].update(attn[:used], None if valid is None else valid[:used])
+            monitors[name].update(attn[:used], None if valid is None else valid[:used], maps_per_document=each)
 
     def _fetch(self, trainer: L.Trainer) -> list[HeldOutBatch]:
         if self._documents is None:

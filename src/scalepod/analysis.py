@@ -33,8 +33,8 @@ class LayerAnalysis:
     """Whether the field looks both ways, so that lags run from -(T - 1) to T - 1."""
     omega0: float
     """Centre frequency of the Morlet wavelet."""
-    fit_range: tuple[int, int]
-    """First and last mode of the power-law fits, counted from 1."""
+    fit_range: tuple[int, int] | str
+    """First and last mode of the power-law fits, counted from 1, or "auto"."""
     burn_in: int
     """Leading queries left out of R and of the field POD."""
     epsilons: tuple[float, ...]

@@ -288,10 +288,32 @@ def _eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
         values, vectors = values.flip(-1), vectors.flip(-1)
     except _NoConvergence:  # the singular values of a covariance are its eigenvalues
         vectors, values, _ = torch.linalg.svd(matrices)
+    return _above_floor(values, size, rank), vectors.mT
+
+
+def spectrum_of(matrices: Tensor, size: int, rank: int) -> Tensor:
+    """Eigenvalues of covariances [..., n, n] as the decompositions here give them, without eigenvectors.
+
+    Args:
+        matrices: Symmetric positive semi-definite matrices.
+        size: Larger dimension of the problem behind them, for the floor `size eps lambda_1`.
+        rank: Eigenvalues that can differ from 0.
+
+    Returns:
+        Descending, [..., n]; exact zeros below the floor and from `rank` on.
+    """
+    try:
+        values = torch.linalg.eigvalsh(matrices).flip(-1)
+    except _NoConvergence:
+        values = torch.linalg.svdvals(matrices)
+    return _above_floor(values, size, rank)
+
+
+def _above_floor(values: Tensor, size: int, rank: int) -> Tensor:
     floor = size * torch.finfo(values.dtype).eps * values[..., :1]
     values = torch.where(values > floor, values, 0.0)
     values[..., rank:] = 0
-    return values, vectors.mT
+    return values
 
 
 def _leading(values: Tensor, vectors: Tensor, n_modes: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,1 @@
+"""How far the numbers of an analysis can be believed: errors, convergence, held-out energy, a null."""
