@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from ._checks import as_covariance, as_float, as_wide, check_positive, numeric, positive_vector
+from ._peaks import peaks, rises_and_falls, vertex
 from .field import lags
-
-_PEAK_RESOLUTION = 2.0**-30  # differences of E(a) below this share of its maximum are rounding, not structure
 
 
 def scale_grid(min_scale: float = 2.0, max_scale: float = 64.0, per_octave: int = 4) -> Tensor:
@@ -179,29 +178,93 @@ def dominant_scales(scalogram: Tensor, scales: Tensor, max_scales: int = 4) -> T
     Raises:
         ValueError: Shapes that do not fit, scales not ascending, non-finite values, or max_scales < 1.
     """
-    energy = as_wide(scalogram, "scalogram")
-    grid = positive_vector(scales, "scales").to(energy)
-    if energy.ndim != 2 or len(energy) != len(grid):
-        raise ValueError(f"scalogram {tuple(energy.shape)} must have one row for each of the {len(grid)} scales")
-    if bool((grid.diff() <= 0).any()) or max_scales < 1:
-        raise ValueError(f"scales must ascend and max_scales be at least 1, got {grid.tolist()} and {max_scales}")
+    energy, grid = _on_grid(scalogram, scales, "scalogram", 0)
+    if max_scales < 1:
+        raise ValueError(f"max_scales must be at least 1, got {max_scales}")
     chosen: list[int] = []
-    for peak in _peaks(energy.sum(-1)):
+    for peak in peaks(energy.sum(-1)):
         if all(abs(math.log2(float(grid[peak] / grid[other]))) >= 0.5 - 1e-6 for other in chosen):
             chosen.append(peak)
     return as_float(scales, "scales")[chosen[:max_scales]]
 
 
-def _peaks(energy: Tensor) -> list[int]:
-    """Indices of the interior local maxima, highest first."""
-    top = float(energy.max()) if len(energy) else 0.0
-    if top <= 0:
-        return []
-    levels, lengths = torch.unique_consecutive((energy / (top * _PEAK_RESOLUTION)).round(), return_counts=True)
-    higher = levels.diff() > 0
-    middles = lengths.cumsum(0) - (lengths + 1) // 2
-    found = [k for k in range(1, len(levels) - 1) if higher[k - 1] and not higher[k]]
-    return [int(middles[k]) for k in sorted(found, key=lambda k: -float(levels[k]))]
+@numeric
+def refine_scales(scalogram: Tensor, scales: Tensor, found: Tensor) -> Tensor:
+    """Move scales off the grid: to the top of the parabola through log E(a) over log a at a peak and its neighbours.
+
+    The result lies between the neighbours on the grid, and is exact where log E(a) is a parabola.
+
+    Args:
+        scalogram: S(a, b), [S, L].
+        scales: Ascending scales in tokens, [S].
+        found: Scales of interior local maxima of E(a), taken from `scales` (see `dominant_scales`), [m].
+
+    Returns:
+        Refined scales, [m], in the dtype of `found`.
+
+    Raises:
+        ValueError: Shapes that do not fit, scales not ascending, non-finite values, or a scale in `found` that is no
+            interior local maximum on the grid.
+
+    Example:
+        >>> import torch
+        >>> from scalepod.scalogram import refine_scales, scale_grid
+        >>> scales = scale_grid(2, 32, per_octave=2)
+        >>> energy = torch.exp(-(torch.log2(scales / 7) ** 2))[:, None]
+        >>> refine_scales(energy, scales, scales[4:5])
+        tensor([7.0000], dtype=torch.float64)
+    """
+    energy, grid = _on_grid(scalogram, scales, "scalogram", 0)
+    wanted = positive_vector(found, "found").to(grid)
+    if not len(wanted):
+        return found
+    place = (grid - wanted[:, None]).abs().argmin(-1)
+    rise, fall = rises_and_falls(energy.sum(-1))
+    inside = (place > 0) & (place < len(grid) - 1) & (rise[place] >= 0) & (fall[place] <= 0)
+    if not bool((inside & torch.isclose(grid[place], wanted, rtol=1e-6, atol=0)).all()):
+        raise ValueError(f"found must hold interior maxima of E(a) on the grid of scales, got {wanted.tolist()}")
+    return vertex(energy.sum(-1).expand(len(place), -1), grid, place).to(found.dtype)
+
+
+@numeric
+def peak_near(energy: Tensor, scales: Tensor, near: float) -> Tensor:
+    """Scale of the highest local maximum of E(a) within half an octave of a given scale, refined as by `refine_scales`.
+
+    Finds one peak again in the energies of many sets of documents, whatever other peaks they have.
+
+    Args:
+        energy: E(a) of each set, [P, S].
+        scales: Ascending scales in tokens, [S].
+        near: Scale at which to look, in tokens.
+
+    Returns:
+        [P], float64 where the device has it; NaN where there is no local maximum.
+
+    Raises:
+        ValueError: Shapes that do not fit, scales not ascending, non-finite values, or near not positive.
+    """
+    tops, grid = _on_grid(energy, scales, "energy", 1)
+    check_positive(near, "near")
+    rise, fall = rises_and_falls(tops)
+    eligible = (rise > 0) & (fall <= 0) & ((grid / near).log2().abs() <= 0.5 + 1e-6)
+    eligible[:, -1:] = False
+    found = tops.new_full((len(tops),), torch.nan)
+    some = eligible.any(-1)
+    place = torch.where(eligible, tops, -torch.inf)[some].argmax(-1)
+    found[some] = vertex(tops[some], grid, place)
+    return found
+
+
+def _on_grid(energy: Tensor, scales: Tensor, name: str, dim: int) -> tuple[Tensor, Tensor]:
+    """Check a matrix of energies with one row (dim 0) or column (dim 1) for each ascending scale; widen both."""
+    wide = as_wide(energy, name)
+    grid = positive_vector(scales, "scales").to(wide)
+    if wide.ndim != 2 or wide.shape[dim] != len(grid):
+        line = ("row", "column")[dim]
+        raise ValueError(f"{name} {tuple(wide.shape)} must have one {line} for each of the {len(grid)} scales")
+    if bool((grid.diff() <= 0).any()):
+        raise ValueError(f"scales must ascend, got {grid.tolist()}")
+    return wide, grid
 
 
 @numeric
@@ -252,19 +315,34 @@ def band_shares(lag_energy: Tensor, bands: Mapping[str, float], signed: bool = F
         >>> band_shares(torch.ones(40), {"fine": 4, "medium": 12, "coarse": 36})
         {'fine': 0.175, 'medium': 0.35, 'coarse': 0.475}
     """
+    energy, distance = _lag_energy(lag_energy, signed)
+    total = float(energy.sum())
+    edges = band_edges(bands)
+    if total <= 0:
+        return {}
+    return {
+        name: float(energy[(distance >= low) & (distance < high)].sum()) / total for name, (low, high) in edges.items()
+    }
+
+
+def band_edges(bands: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """Where each band of lags begins (included) and ends (excluded): at the geometric means of neighbouring centres.
+
+    Args:
+        bands: Centre of each band in tokens, by name.
+
+    Returns:
+        Distances in tokens by name, in the order of `bands`; the first begins at 0, the last ends at infinity.
+
+    Raises:
+        ValueError: No band, a centre that is not positive, or two equal centres.
+    """
     centres = sorted(bands.values())
     if not centres or centres[0] <= 0 or len(set(centres)) < len(centres):
         raise ValueError(f"bands need distinct positive centres, got {dict(bands)}")
-    energy, distance = _lag_energy(lag_energy, signed)
-    total = float(energy.sum())
-    if total <= 0:
-        return {}
     cuts = [0.0, *(math.sqrt(low * high) for low, high in pairwise(centres)), math.inf]
-    edges = {centre: (low, high) for centre, (low, high) in zip(centres, pairwise(cuts), strict=True)}
-    return {
-        name: float(energy[(distance >= edges[centre][0]) & (distance < edges[centre][1])].sum()) / total
-        for name, centre in bands.items()
-    }
+    edges = dict(zip(centres, pairwise(cuts), strict=True))
+    return {name: edges[centre] for name, centre in bands.items()}
 
 
 def _lag_energy(lag_energy: Tensor, signed: bool) -> tuple[Tensor, Tensor]:

@@ -90,7 +90,7 @@ def test_wrong_input_is_named():
         dominant_scales(energy[:, 0], scales)
     with pytest.raises(ValueError, match=r"scalogram of shape \(3, 5\) holds 15 non-finite values"):
         dominant_scales(energy * torch.nan, scales)
-    with pytest.raises(ValueError, match=r"scales must ascend .* got \[8.0, 4.0, 2.0\] and 4"):
+    with pytest.raises(ValueError, match=r"scales must ascend, got \[8.0, 4.0, 2.0\]"):
         dominant_scales(energy, scales.flip(0))
-    with pytest.raises(ValueError, match=r"max_scales be at least 1, got .* and 0"):
+    with pytest.raises(ValueError, match=r"max_scales must be at least 1, got 0"):
         dominant_scales(energy, scales, max_scales=0)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from scalepod.scalogram import band_shares, mean_lag
+from scalepod.scalogram import band_edges, band_shares, mean_lag
 
 BANDS = {"fine": 4, "medium": 12, "coarse": 36}
 
@@ -72,3 +72,9 @@ def test_bands_without_distinct_positive_centres_are_refused(bands):
 def test_energy_that_is_none_is_refused(energy, signed):
     with pytest.raises(ValueError, match=r"lag_energy must be a vector of values >= 0, of odd length if signed, got"):
         mean_lag(energy, signed)
+
+
+def test_bands_meet_at_the_geometric_means_of_their_centres():
+    edges = band_edges({"b": 16, "a": 4})
+    assert list(edges) == ["b", "a"]
+    assert edges == {"a": (0, 8), "b": (8, math.inf)}
