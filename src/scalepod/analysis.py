@@ -1,11 +1,11 @@
 """What the analysis of one layer found: a plain record, with the scalars that are logged from it."""
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor
 
+from ._records import map_tensors
 from .pod import FieldPOD, LagPOD
 from .spectrum import SpectralFit, effective_rank
 
@@ -109,7 +109,7 @@ class LayerAnalysis:
 
     def cpu(self) -> "LayerAnalysis":
         """The same analysis with every tensor on the CPU."""
-        return replace(self, **{f.name: _to_cpu(getattr(self, f.name)) for f in fields(self)})
+        return map_tensors(self, lambda tensor: tensor.cpu())
 
     def scalars(self) -> dict[str, float]:
         """The values that are logged, by name; an undefined value is left out, not logged as NaN."""
@@ -132,14 +132,6 @@ class LayerAnalysis:
     def _ranks(self, eigenvalues: Tensor, window: str) -> dict[float, int]:
         spectrum = eigenvalues[self.window_names.index(window)]
         return {epsilon: int(effective_rank(spectrum, epsilon)) for epsilon in self.epsilons}
-
-
-def _to_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if isinstance(value, FieldPOD | LagPOD | SpectralFit):
-        return type(value)(*(tensor.cpu() for tensor in value))
-    return value
 
 
 def epsilon_name(epsilon: float) -> str:

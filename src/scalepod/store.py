@@ -2,24 +2,22 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ._files import atomic_write
+from ._records import field_names, is_record
 from .analysis import LayerAnalysis
-from .pod import FieldPOD, LagPOD
-from .spectrum import SpectralFit
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the file layout."""
 
-_RECORDS: dict[str, Any] = {"lag": LagPOD, "lag_fit": SpectralFit, "field": FieldPOD, "field_fit": SpectralFit}
+R = TypeVar("R")
 
 
 def save_analyses(path: str | Path, analyses: Mapping[str, LayerAnalysis], step: int, modes: bool = False) -> None:
@@ -61,31 +59,44 @@ def load_analyses(path: str | Path) -> tuple[int, dict[str, LayerAnalysis]]:
         if header["schema"] > SCHEMA:
             found = header["schema"]
             raise ValueError(f"{path} has layout {found}, this scalepod reads up to {SCHEMA}: update scalepod")
-        arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "header"}
-    return header["step"], {layer: _join(layer, plain, arrays) for layer, plain in header["layers"].items()}
+        tensors: dict[str, dict[str, Tensor]] = {layer: {} for layer in header["layers"]}
+        for key in file.files:
+            layer, bar, name = key.rpartition("|")
+            if bar:
+                tensors[layer][name] = torch.from_numpy(file[key])
+    analyses = {layer: _join(LayerAnalysis, plain, tensors[layer]) for layer, plain in header["layers"].items()}
+    return header["step"], analyses
 
 
-def _split(analysis: LayerAnalysis) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The plain values of an analysis, and its tensors by dotted name."""
+def _split(record: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The plain values of a record and of the records in it, and their tensors, by dotted name."""
     plain: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
-    for field in fields(analysis):
-        value = getattr(analysis, field.name)
+    for name in field_names(type(record)):
+        value, path = getattr(record, name), prefix + name
         if isinstance(value, Tensor):
-            tensors[field.name] = value
-        elif field.name in _RECORDS and value is not None:
-            tensors |= {f"{field.name}.{name}": tensor for name, tensor in value._asdict().items()}
+            tensors[path] = value
+        elif is_record(type(value)):
+            inner = _split(value, f"{path}.")
+            plain, tensors = plain | inner[0], tensors | inner[1]
         else:
-            plain[field.name] = value
+            plain[path] = value
     return plain, tensors
 
 
-def _join(layer: str, plain: dict[str, Any], arrays: dict[str, Tensor]) -> LayerAnalysis:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    for field in fields(LayerAnalysis):
-        if field.name in _RECORDS and field.name not in values:
-            record = _RECORDS[field.name]
-            values[field.name] = record(*(arrays[f"{layer}|{field.name}.{name}"] for name in record._fields))
-        elif field.name not in values:
-            values[field.name] = arrays[f"{layer}|{field.name}"]
-    return LayerAnalysis(**values)
+def _join(kind: type[R], plain: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: str = "") -> R:
+    """The record that :func:`_split` took apart; a record within it that the file lacks is None."""
+    values: dict[str, Any] = {}
+    hints = get_type_hints(kind)
+    for name in field_names(kind):
+        path = prefix + name
+        inner = next((part for part in (hints[name], *get_args(hints[name])) if is_record(part)), None)
+        if path in tensors:
+            values[name] = tensors[path]
+        elif path in plain:
+            values[name] = tuple(plain[path]) if isinstance(plain[path], list) else plain[path]
+        elif inner is not None and any(other.startswith(f"{path}.") for other in (*plain, *tensors)):
+            values[name] = _join(inner, plain, tensors, f"{path}.")
+        else:
+            values[name] = None
+    return kind(**values)

@@ -71,5 +71,5 @@ def test_errors(tmp_path, analyses, monkeypatch):
     monkeypatch.setattr("scalepod.store.SCHEMA", 99)
     save_analyses(tmp_path / "newer.npz", analyses, step=0)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has layout 99, this scalepod reads up to 1"):
+    with pytest.raises(ValueError, match="has layout 99, this scalepod reads up to 2"):
         load_analyses(tmp_path / "newer.npz")
