@@ -11,7 +11,7 @@ from .declared import LISTENERS
 from .hugging_face import transparent_attention
 from .mode import AttentionMode
 from .opaque import Adapter
-from .record import AttentionRecord, Heads
+from .record import AttentionRecord, Heads, OnHeads
 
 
 @contextmanager
@@ -24,6 +24,8 @@ def capture_attention(
     exclude: str | Sequence[str] = (),
     adapters: Mapping[str, Adapter] | None = None,
     heads: Heads = "mean",
+    on_heads: OnHeads | None = None,
+    head_samples: Sequence[int] | None = None,
     byte_budget: int = 64 * 2**20,
     batch: Any = None,
 ) -> Iterator[AttentionRecord]:
@@ -46,8 +48,14 @@ def capture_attention(
             a function of its arguments that gives the probabilities [B, H, T, T], or a mapping with "query" and "key"
             [B, H, T, D] and whatever else of the arguments of ``scaled_dot_product_attention`` applies.
         heads: "mean" averages over heads, "each" keeps every head as an entry of its own, "name/h0", "name/h1", ...
+        on_heads: while the heads of a layer are averaged, called with the maps by head [b, H, T, T] of some of the
+            samples and the list of those samples; :attr:`AttentionRecord.heads` keeps what it returns, and nothing else
+            stays of them. Samples that do not fit into ``byte_budget`` together come in several calls. An error in it
+            leaves a note. Layers with one head, or with another number of maps than the batch has samples, are left
+            out.
+        head_samples: the samples whose heads are handed to ``on_heads``, as indices into the batch; None means all.
         byte_budget: scratch memory, in bytes, that recomputing a map may take on top of the map itself. At least one
-            head of one sample is computed at a time.
+            head of one sample is computed at a time. ``on_heads`` takes as much again for every three heads.
         batch: the batch that will run, if it holds a padding mask (:func:`scalepod.capture.valid_tokens`). The maps
             are the same with and without it: it only says that padding is no surprise, so that there is no note of it.
 
@@ -55,7 +63,7 @@ def capture_attention(
         The record. After the forward pass, :meth:`AttentionRecord.result` gives the maps.
 
     Raises:
-        ValueError: ``heads`` is neither "mean" nor "each".
+        ValueError: ``heads`` is neither "mean" nor "each", or ``on_heads`` is given where heads are not averaged.
 
     Example:
         >>> import torch
@@ -68,6 +76,8 @@ def capture_attention(
     """
     if heads not in ("mean", "each"):
         raise ValueError(f'heads must be "mean" or "each", got {heads!r}')
+    if on_heads is not None and heads != "mean":
+        raise ValueError('on_heads looks at the heads while they are averaged: it needs heads="mean", got "each"')
     record = AttentionRecord(
         model,
         batch_size=batch_size,
@@ -75,6 +85,8 @@ def capture_attention(
         include=include,
         exclude=exclude,
         heads=heads,
+        on_heads=on_heads,
+        head_samples=head_samples,
         byte_budget=byte_budget,
         batch=batch,
     )

@@ -1,6 +1,6 @@
 """Attention maps that are made one head and a few samples at a time, so that little memory is needed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,12 +25,31 @@ class HeadMaps:
     compute: Callable[[slice, int], Tensor]
     """Probabilities [b, Tq, Tk] of a slice of the samples and one head."""
 
-    def mean(self, byte_budget: int) -> Tensor:
-        """Average over the heads, [B, Tq, Tk]."""
+    def mean(
+        self,
+        byte_budget: int,
+        chosen: Sequence[int] = (),
+        on_heads: Callable[[Tensor, list[int]], None] | None = None,
+    ) -> Tensor:
+        """Average over the heads, [B, Tq, Tk].
+
+        Args:
+            byte_budget: scratch memory of one head; samples that fit in it are computed together.
+            chosen: samples whose heads are wanted.
+            on_heads: given the heads [b, H, Tq, Tk] of those of the chosen samples that were computed together, and
+                which samples they are.
+        """
         total = torch.zeros(self.batch, self.queries, self.keys, dtype=self.dtype, device=self.device)
         for samples in self._chunks(byte_budget):
+            here = [i for i in chosen if samples.start <= i < samples.stop] if on_heads else []
+            by_head = total.new_empty(len(here), self.heads, self.queries, self.keys)
             for head in range(self.heads):
-                total[samples].add_(self.compute(samples, head), alpha=1.0 / self.heads)
+                maps = self.compute(samples, head)
+                total[samples].add_(maps, alpha=1.0 / self.heads)
+                for i, copy in zip(here, by_head, strict=True):
+                    copy[head] = maps[i - samples.start]
+            if on_heads and here:
+                on_heads(by_head, here)
         return total
 
     def each(self, byte_budget: int) -> Iterator[Tensor]:

@@ -1,7 +1,7 @@
 """What a capture found: attention maps by layer, where they came from, and what could not be had."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ from .naming import ModuleNames
 from .padding import valid_tokens
 
 Heads = Literal["mean", "each"]
+OnHeads = Callable[[Tensor, list[int]], Any]
+"""Given the maps by head [b, H, T, T] of some samples and which samples they are; what it returns is kept."""
 Source = Literal["declared", "sdpa", "mha", "flex", "adapter", "softmax"]
 
 _WAYS_OUT = (
@@ -34,6 +36,8 @@ class _Call:
     source: Source
     maps: list[Tensor]
     """One for each head, or their one mean."""
+    by_head: list[Any] = field(default_factory=list)
+    """What ``on_heads`` made of the heads."""
 
 
 class AttentionRecord:
@@ -56,6 +60,8 @@ class AttentionRecord:
         include: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] = (),
         heads: Heads = "mean",
+        on_heads: OnHeads | None = None,
+        head_samples: Sequence[int] | None = None,
         byte_budget: int = 64 * 2**20,
         batch: Any = None,
     ) -> None:
@@ -66,6 +72,8 @@ class AttentionRecord:
         self._include = None if include is None else _globs(include)
         self._exclude = _globs(exclude)
         self._heads = heads
+        self._on_heads = on_heads
+        self._head_samples = head_samples
         self._byte_budget = byte_budget
         self._batch = batch
         self._calls: dict[str, list[_Call]] = {}  # by layer, in the order of the first call
@@ -149,6 +157,15 @@ class AttentionRecord:
         """Where each map of the result came from: "declared", "sdpa", "mha", "flex", "adapter" or "softmax"."""
         return {name: source for name, source, _ in self._entries()}
 
+    @property
+    def heads(self) -> dict[str, list[Any]]:
+        """What ``on_heads`` returned, by the names of the result: a list, one item for every group of samples.
+
+        Layers whose heads were not handed over, because there is one only or the maps are not those of the samples of
+        the batch, are missing.
+        """
+        return {name: call.by_head for name, call in self._kept() if call.by_head}
+
     def result(self, strict: bool = True) -> dict[str, Tensor]:
         """The maps by name, in the order of the first call.
 
@@ -195,9 +212,25 @@ class AttentionRecord:
             shape = f"{maps.queries} x {maps.keys}"
             raise NotCaptured(f"attention of {shape} is not square (cross attention, a cache, parts of a sequence)")
         with torch.no_grad(), torch.autocast(maps.device.type, enabled=False):
-            heads = maps.each(self._byte_budget) if self._heads == "each" else [maps.mean(self._byte_budget)]
-            call = _Call(source, [self._finished(layer, head) for head in heads])
+            by_head: list[Any] = []
+            heads = maps.each(self._byte_budget) if self._heads == "each" else [self._mean(layer, maps, by_head)]
+            call = _Call(source, [self._finished(layer, head) for head in heads], by_head)
         self._calls.setdefault(layer, []).append(call)
+
+    def _mean(self, layer: str, maps: HeadMaps, by_head: list[Any]) -> Tensor:
+        """Average over the heads; what ``on_heads`` makes of them on the way is appended to a list."""
+        on_heads = self._on_heads
+        if on_heads is None or maps.heads == 1 or (self.batch_size and maps.batch != self.batch_size):
+            return maps.mean(self._byte_budget)
+
+        def hand_over(heads: Tensor, samples: list[int]) -> None:
+            try:
+                by_head.append(on_heads(heads, samples))
+            except Exception as error:
+                self.note(f"{layer}: on_heads failed ({type(error).__name__}: {error})")
+
+        chosen = range(maps.batch) if self._head_samples is None else self._head_samples
+        return maps.mean(self._byte_budget, chosen, hand_over)
 
     def _finished(self, layer: str, maps: Tensor) -> Tensor:
         if self.batch_size and len(maps) != self.batch_size:
@@ -208,13 +241,17 @@ class AttentionRecord:
 
     def _entries(self) -> Iterator[tuple[str, Source, Tensor]]:
         """(name in the result, source, maps) of everything that no declaration outranks."""
+        for name, call in self._kept():
+            for h, maps in enumerate(call.maps):
+                yield f"{name}/h{h}" if self._heads == "each" else name, call.source, maps
+
+    def _kept(self) -> Iterator[tuple[str, _Call]]:
+        """The calls that no declaration outranks, each with the name of its layer, numbered where there are several."""
         for layer, calls in self._calls.items():
             outranked = self._is_outranked(layer)
             kept = [call for call in calls if call.source == "declared" or not outranked]
             for i, call in enumerate(kept):
-                name = f"{layer}#{i}" if len(kept) > 1 else layer
-                for h, maps in enumerate(call.maps):
-                    yield f"{name}/h{h}" if self._heads == "each" else name, call.source, maps
+                yield f"{layer}#{i}" if len(kept) > 1 else layer, call
 
     def _explanation(self) -> str:
         lines = ["no attention probabilities were seen in the forward pass."]
