@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .positions import RotaryPositions
+
 Normalization = Literal["causal", "sequence"]
 """Over which keys energies are standardised: those the query can see, or the whole sequence."""
 
@@ -128,21 +130,30 @@ class EnergyGate(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head causal self-attention on `scaled_dot_product_attention`, with an energy gate if one is given.
+    """Multi-head causal self-attention on `scaled_dot_product_attention`, gated and with rotary positions if told so.
 
     Args:
         n_embd: Width C of input and output; a multiple of `n_head`.
         n_head: Number of heads H.
         dropout: Probability of dropping an attention weight, and an output value.
         gate: Log gate added to the attention logits; None for standard attention.
+        rotary: Turns queries and keys by their positions; None where positions are added to the embedding.
     """
 
-    def __init__(self, n_embd: int, n_head: int, dropout: float = 0.0, gate: EnergyGate | None = None) -> None:
+    def __init__(
+        self,
+        n_embd: int,
+        n_head: int,
+        dropout: float = 0.0,
+        gate: EnergyGate | None = None,
+        rotary: RotaryPositions | None = None,
+    ) -> None:
         super().__init__()
         self.n_head = n_head
         self.dropout = dropout
         self.qkv = nn.Linear(n_embd, 3 * n_embd, bias=False)
         self.gate = gate
+        self.rotary = rotary
         self.projection = nn.Linear(n_embd, n_embd, bias=False)
         self.output_dropout = nn.Dropout(dropout)
 
@@ -150,6 +161,8 @@ class CausalSelfAttention(nn.Module):
         """Attend from every token of `x` [B, T, C] to itself and those before it; returns [B, T, C]."""
         heads = self.qkv(x).unflatten(2, (3, self.n_head, -1))  # (B, T, 3, H, C / H)
         q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (B, H, T, C / H)
+        if self.rotary is not None:
+            q, k = self.rotary(q), self.rotary(k)
         y = F.scaled_dot_product_attention(
             q,
             k,

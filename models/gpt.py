@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import CausalSelfAttention, EnergyGate, Normalization
-from .positions import LearnedPositions
+from .positions import LearnedPositions, MorletPositions, RotaryPositions, SinusoidalPositions
 
 Attention = Literal["standard", "energy_gated"]
-Positions = Literal["learned"]
+Positions = Literal["learned", "sinusoidal", "rotary", "morlet"]
 
 INIT_STD = 0.02
 """Standard deviation of the initial weights, as in GPT-2; with it the loss starts near log(vocab_size)."""
@@ -26,7 +26,8 @@ class GPTConfig:
 
     Raises:
         ValueError: If a size is not a positive integer, `n_embd` is not a multiple of `n_head`, `dropout` is outside
-            [0, 1), a name is unknown, or an option of the energy gate is set for standard attention.
+            [0, 1), a name is unknown, the positions need an even width, or an option of the energy gate is set for
+            standard attention.
     """
 
     vocab_size: int
@@ -44,7 +45,8 @@ class GPTConfig:
     attention: Attention = "standard"
     """"standard", or "energy_gated" for Energy-Gated Attention."""
     positions: Positions = "learned"
-    """How positions are told: "learned" adds a learned vector per position."""
+    """How positions are told: "learned" adds a learned vector per position, "sinusoidal" fixed sines and cosines
+    (Vaswani et al.), "morlet" learned Morlet wavelets (MoPE); "rotary" turns queries and keys (RoPE)."""
     n_scales: int = 1
     """Gates mixed in each head ("energy_gated" only)."""
     normalization: Normalization = "causal"
@@ -61,6 +63,10 @@ class GPTConfig:
                 raise ValueError(f"{name} must be one of {list(get_args(options))}, got {getattr(self, name)!r}")
         if self.n_embd % self.n_head:
             raise ValueError(f"n_embd must be a multiple of n_head, got n_embd={self.n_embd}, n_head={self.n_head}")
+        width = self.n_embd // self.n_head if self.positions == "rotary" else self.n_embd
+        if self.positions != "learned" and width % 2:
+            name = "n_embd / n_head" if self.positions == "rotary" else "n_embd"
+            raise ValueError(f"positions={self.positions!r} need pairs of dimensions: {name} must be even, got {width}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         if self.attention == "standard" and (self.n_scales, self.normalization) != (1, "causal"):
@@ -101,7 +107,7 @@ class Block(nn.Module):
         super().__init__()
         C = config.n_embd
         self.attention_norm = nn.LayerNorm(C)
-        self.attention = CausalSelfAttention(C, config.n_head, config.dropout, _gate(config))
+        self.attention = CausalSelfAttention(C, config.n_head, config.dropout, _gate(config), _rotary(config))
         self.mlp_norm = nn.LayerNorm(C)
         self.mlp = MLP(C, config.dropout)
 
@@ -116,6 +122,21 @@ def _gate(config: GPTConfig) -> EnergyGate | None:
     if config.attention == "standard":
         return None
     return EnergyGate(config.n_embd, config.n_head, config.n_scales, config.normalization)
+
+
+def _rotary(config: GPTConfig) -> RotaryPositions | None:
+    if config.positions != "rotary":
+        return None
+    return RotaryPositions(config.block_size, config.n_embd // config.n_head)
+
+
+def _added_positions(config: GPTConfig) -> nn.Module:
+    """What adds positions to the embedding; the identity if the attention sees to them."""
+    if config.positions == "learned":
+        return LearnedPositions(config.block_size, config.n_embd)
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.block_size, config.n_embd)
+    return MorletPositions(config.n_embd) if config.positions == "morlet" else nn.Identity()
 
 
 class GPT(nn.Module):
@@ -137,7 +158,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.n_embd)
-        self.positions = LearnedPositions(config.block_size, config.n_embd)
+        self.positions = _added_positions(config)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm = nn.LayerNorm(config.n_embd)
@@ -186,7 +207,9 @@ class GPT(nn.Module):
     ) -> Tensor:
         """Continue each row of `idx`, drawing one token at a time from softmax(logits / temperature).
 
-        The model sees the last `block_size` tokens. It runs in eval mode; each submodule's own mode is put back.
+        The model sees the last `block_size` tokens, whose positions count from 0 again: beyond `block_size` the text
+        moves past the positions step by step, which only rotary ones do not notice. It runs in eval mode; each
+        submodule's own mode is put back.
 
         Args:
             idx: Prompts, [B, T] with T >= 1; may be longer than `block_size`.

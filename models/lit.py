@@ -172,7 +172,7 @@ class BaselineGPT(LanguageModel):
         n_head: Attention heads in a block.
         n_embd: Width of the residual stream; a multiple of `n_head`.
         dropout: Probability of dropping an embedding, an attention weight or the output value of a branch.
-        positions: How positions are told: "learned" adds a learned vector per position.
+        positions: How positions are told: "learned", "sinusoidal", "rotary" or "morlet" (see `GPTConfig`).
         **optimizer: The optimiser's options, as in `LanguageModel`.
 
     Raises:
@@ -204,7 +204,7 @@ class EnergyGatedGPT(LanguageModel):
         n_head: Attention heads in a block.
         n_embd: Width of the residual stream; a multiple of `n_head`.
         dropout: Probability of dropping an embedding, an attention weight or the output value of a branch.
-        positions: How positions are told: "learned" adds a learned vector per position.
+        positions: How positions are told: "learned", "sinusoidal", "rotary" or "morlet" (see `GPTConfig`).
         n_scales: Gates mixed in each head.
         normalization: Keys over which the energies are standardised: "causal", or "sequence", the published form, which
             lets a token's logits depend on later tokens (see `EnergyGate`).

@@ -9,8 +9,9 @@ from torch import nn
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Split the trainable parameters for AdamW: weight decay on matrices only.
 
-    Matrices are the weights of linear layers and embedding tables. Left alone are the norms and the alpha, tau and
-    mixing weights of energy gates: decay would pull a gate's slope alpha to zero, which is to switch the gate off.
+    Matrices are the weights of linear layers and embedding tables. Left alone are the norms, the alpha, tau and mixing
+    weights of energy gates, and the frequencies and margins of Morlet positions: decay would pull a gate's slope alpha
+    to zero, which is to switch the gate off, and all frequencies to 1.
 
     Args:
         module: The model.

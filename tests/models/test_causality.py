@@ -11,6 +11,10 @@ CAUSAL = [
     {"attention": "standard"},
     {"attention": "energy_gated"},
     {"attention": "energy_gated", "n_scales": 3},
+    {"attention": "standard", "positions": "sinusoidal"},
+    {"attention": "standard", "positions": "rotary"},
+    {"attention": "energy_gated", "positions": "rotary"},
+    {"attention": "energy_gated", "positions": "morlet"},
 ]
 PUBLISHED = {"attention": "energy_gated", "normalization": "sequence"}
 
