@@ -1,16 +1,18 @@
 """From the sums and the documents of one layer to its analysis."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .analysis import WHOLE, LayerAnalysis
-from .confidence.groups import all_groups
+from .confidence.assess import assess
+from .confidence.groups import MIN_DOCUMENTS, all_groups
 from .field import LagMoments, lag_covariance_from_moments, mean_profile
 from .options import Options
-from .pod import lag_pod, lag_windows, pod_of_snapshots, windowed_snapshots
+from .pod import LagPOD, lag_pod, lag_windows, pod_of_snapshots, windowed_snapshots
 from .scalogram import band_shares, dominant_scales, equivalent_lag, mean_lag, refine_scales, scale_grid, scalogram
 from .spectrum import spectral_concentration
 
@@ -48,13 +50,13 @@ def analyse(groups: LagMoments, documents: Documents | None, options: Options, n
     found = refine_scales(energies, scales, dominant_scales(energies, scales))
     lags = equivalent_lag(found, options.omega0)
     names, centres, windows = _windows(options, lags, n_tokens)
-    lag = lag_pod(covariance, windows, options.n_modes)
-    field = None
+    lag = lag_pod(covariance, windows, max(len(covariance), options.n_modes))
+    snapshots = field = None
     if documents is not None:
         snapshots = windowed_snapshots(documents.attn, windows, valid=documents.valid, burn_in=options.burn_in)
         field = pod_of_snapshots(snapshots, options.n_modes)
     lag_energy = covariance.diagonal()
-    return LayerAnalysis(
+    analysis = LayerAnalysis(
         n_snapshots=n,
         n_skipped=n_skipped,
         n_tokens=n_tokens,
@@ -76,11 +78,20 @@ def analyse(groups: LagMoments, documents: Documents | None, options: Options, n
         window_names=names,
         window_lags=centres,
         windows=windows,
-        lag=lag,
+        lag=LagPOD(lag.eigenvalues, lag.modes[:, : options.n_modes]),
         lag_fit=spectral_concentration(lag.eigenvalues, options.fit_range),
+        lag_fit_theil_sen=spectral_concentration(lag.eigenvalues, options.fit_range, "theil_sen"),
         field=field,
         field_fit=None if field is None else spectral_concentration(field.eigenvalues, options.fit_range),
-    ).cpu()
+        field_fit_theil_sen=(
+            None if field is None else spectral_concentration(field.eigenvalues, options.fit_range, "theil_sen")
+        ),
+        confidence=None,
+    )
+    if options.confidence and n >= MIN_DOCUMENTS:
+        labels = None if documents is None else documents.group
+        analysis = replace(analysis, confidence=assess(analysis, options, groups, lag.modes, snapshots, labels))
+    return analysis.cpu()
 
 
 def _scales(options: Options, n_tokens: int) -> Tensor:

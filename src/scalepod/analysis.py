@@ -2,12 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from ._records import map_tensors
+from .confidence.null import excess
+from .confidence.record import Confidence
 from .pod import FieldPOD, LagPOD
-from .spectrum import SpectralFit, effective_rank
+from .spectrum import FitRange, SpectralFit, effective_rank, spectral_concentration
 
 WHOLE = "whole"
 """Name of the window of ones: the fluctuation as it is."""
@@ -33,7 +36,7 @@ class LayerAnalysis:
     """Whether the field looks both ways, so that lags run from -(T - 1) to T - 1."""
     omega0: float
     """Centre frequency of the Morlet wavelet."""
-    fit_range: tuple[int, int] | str
+    fit_range: FitRange
     """First and last mode of the power-law fits, counted from 1, or "auto"."""
     burn_in: int
     """Leading queries left out of R and of the field POD."""
@@ -69,11 +72,17 @@ class LayerAnalysis:
     lag: LagPOD
     """Lag POD in every window."""
     lag_fit: SpectralFit
-    """Power-law fits of the lag spectra, each field [M]."""
+    """Power-law fits of the lag spectra by least squares, each field [M]."""
+    lag_fit_theil_sen: SpectralFit
+    """The same by the median of slopes, which one outlier does not move."""
     field: FieldPOD | None
     """Field POD in every window; None when it was switched off."""
     field_fit: SpectralFit | None
     """Power-law fits of the field spectra, each field [M]; None when the field POD was switched off."""
+    field_fit_theil_sen: SpectralFit | None
+    """The same by the median of slopes."""
+    confidence: Confidence | None
+    """How far the numbers can be believed; None when that was switched off or there are fewer than 16 documents."""
 
     def __repr__(self) -> str:
         """One line; the numbers are in :meth:`scalars` and the fields."""
@@ -127,11 +136,46 @@ class LayerAnalysis:
                 found[f"t_spec{suffix}"] = float(self.field_fit.t_spec[m])
                 for epsilon, rank in self._ranks(self.field.eigenvalues, name).items():
                     found[f"h_star_{epsilon_name(epsilon)}{suffix}"] = rank
+        found |= self._fit_scalars() | self.excess()
+        if self.confidence is not None:
+            found |= self.confidence.scalars(self.epsilons)
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def excess(self) -> dict[str, float]:
+        """What the spectra of the whole fluctuation have beyond those of the null, by name; NaN where undefined.
+
+        T_spec and H* of structure lie below those of documents without it: their excess is negative.
+        """
+        null = None if self.confidence is None else self.confidence.null
+        if null is None or self.field is None:
+            return {}
+        found = {}
+        for kind, pod, others in (("lag_", self.lag, null.lag_eigenvalues), ("", self.field, null.field_eigenvalues)):
+            spectrum = pod.eigenvalues[0]
+            found[f"{kind}t_spec_excess"] = excess(spectrum, others, partial(_t_spec, fit_range=self.fit_range))
+            for epsilon in self.epsilons[:1]:
+                found[f"{kind}h_star_excess"] = excess(spectrum, others, partial(effective_rank, epsilon=epsilon))
+        return found
+
+    def _fit_scalars(self) -> dict[str, float]:
+        """Quality of the fits to the spectra of the whole fluctuation, and T_spec by the other method."""
+        found = {}
+        for kind, fit, other in (
+            ("lag_", self.lag_fit, self.lag_fit_theil_sen),
+            ("", self.field_fit, self.field_fit_theil_sen),
+        ):
+            if fit is not None and other is not None:
+                found[f"{kind}t_spec_r2"] = float(fit.r2[0])
+                found[f"{kind}t_spec_theil_sen"] = float(other.t_spec[0])
+        return found
 
     def _ranks(self, eigenvalues: Tensor, window: str) -> dict[float, int]:
         spectrum = eigenvalues[self.window_names.index(window)]
         return {epsilon: int(effective_rank(spectrum, epsilon)) for epsilon in self.epsilons}
+
+
+def _t_spec(eigenvalues: Tensor, fit_range: FitRange) -> Tensor:
+    return spectral_concentration(eigenvalues, fit_range).t_spec
 
 
 def epsilon_name(epsilon: float) -> str:

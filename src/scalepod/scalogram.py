@@ -8,7 +8,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from ._checks import as_covariance, as_float, as_wide, check_positive, numeric, positive_vector
+from ._checks import as_covariance, as_float, as_wide, check_positive, check_square, numeric, positive_vector
 from ._peaks import peaks, rises_and_falls, vertex
 from .field import lags
 
@@ -101,12 +101,7 @@ def scalogram(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float |
     n_queries = n_lags if n_queries is None else n_queries
     check_positive(n_queries, "n_queries")
     check_positive(omega0, "omega0")
-    later, earlier = torch.tril_indices(n_lags, n_lags, device=a.device)
-    pairs = covariance.new_zeros(2 * n_lags - 1, n_lags)  # by p and |d|
-    pairs[later + earlier, later - earlier] = covariance[later, earlier]
-    pairs[:, 1:] *= 2
-    distance = torch.arange(n_lags, device=a.device) / a
-    across = (torch.cos(omega0 * distance) * torch.exp(-((distance / 2) ** 2))) @ pairs.mT  # [S, 2L - 1]
+    across = _by_middle(covariance, a, omega0)
     middle = torch.arange(2 - 2 * n_lags, 2 * n_lags - 1, device=a.device) / (2 * a)  # all p / 2 - b, in scales
     along = torch.exp(-(middle**2)) / (a * math.sqrt(math.pi))
     places = [kernel.unfold(0, 2 * n_lags - 1, 2).flip(0) @ row for kernel, row in zip(along, across, strict=True)]
@@ -136,6 +131,46 @@ def wavelet(scales: Tensor, n_lags: int, omega0: float) -> tuple[Tensor, Tensor]
     parts = (envelope * torch.cos(omega0 * t), envelope * torch.sin(omega0 * t))
     real, imaginary = (part.unfold(-1, n_lags, 1).flip(1) for part in parts)
     return real, imaginary
+
+
+@numeric
+def scale_energy(R: Tensor, scales: Tensor, omega0: float = 6.0, n_queries: float | None = None) -> Tensor:
+    """Energy at each scale, `E(a) = sum_b S(a, b)`, without S(a, b) itself; for many covariances at once.
+
+    Args:
+        R: Lag covariances, [..., L, L].
+        scales: Scales in tokens, [S].
+        omega0: Centre frequency of the wavelet.
+        n_queries: Query rows in a snapshot; L unless given.
+
+    Returns:
+        [..., S], float64 where the device has it.
+
+    Raises:
+        ValueError: R does not end in two equal dimensions or is not finite; a scale, omega0 or n_queries not positive.
+    """
+    covariance = as_wide(R, "R")
+    check_square(covariance, "R")
+    n_lags = covariance.shape[-1]
+    n_queries = n_lags if n_queries is None else n_queries
+    check_positive(n_queries, "n_queries")
+    check_positive(omega0, "omega0")
+    a = positive_vector(scales, "scales").to(covariance)[:, None]
+    middle = torch.arange(2 - 2 * n_lags, 2 * n_lags - 1, device=a.device) / (2 * a)  # all p / 2 - b, in scales
+    along = torch.exp(-(middle**2)).unfold(-1, 2 * n_lags - 1, 2).sum(-2)  # [S, 2L - 1]
+    total = (_by_middle(covariance, a, omega0) * along).sum(-1) / (a[:, 0] * math.sqrt(math.pi))
+    return total.clamp(min=0) / n_queries
+
+
+def _by_middle(covariance: Tensor, a: Tensor, omega0: float) -> Tensor:
+    """`sum_d cos(omega0 d / a) exp(-d^2 / (4 a^2)) R` for each scale and sum p of two lags, [..., S, 2L - 1]."""
+    n_lags = covariance.shape[-1]
+    later, earlier = torch.tril_indices(n_lags, n_lags, device=a.device)
+    pairs = covariance.new_zeros(*covariance.shape[:-2], 2 * n_lags - 1, n_lags)  # by p and |d|
+    pairs[..., later + earlier, later - earlier] = covariance[..., later, earlier]
+    pairs[..., 1:] *= 2
+    distance = torch.arange(n_lags, device=a.device) / a
+    return (torch.cos(omega0 * distance) * torch.exp(-((distance / 2) ** 2))) @ pairs.mT
 
 
 @numeric

@@ -1,12 +1,13 @@
 """Whether a spectrum has settled with the number of documents, or counts them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .._checks import numeric
-from ..spectrum import effective_rank, spectral_concentration
+from ..spectrum import fractional_rank, spectral_concentration
 
 _GROWTH_LIMIT = 1.1  # H*(N) over H*(N / 2) above which a spectrum is still growing; 2 is that of one that counts
 
@@ -46,31 +47,43 @@ class Convergence(NamedTuple):
         return f"limited by the number of snapshots ({change})"
 
 
+class Level(NamedTuple):
+    """Spectra of disjoint parts of the documents that are equally large."""
+
+    spectra: Tensor
+    """Descending eigenvalues, [P, n]; the last ones may be missing."""
+    total: Tensor
+    """Sum of all eigenvalues, [P]."""
+
+
 @numeric
 def convergence(
-    quarters: Tensor,
-    halves: Tensor,
-    whole: Tensor,
+    quarters: Level,
+    halves: Level,
+    whole: Level,
     n_snapshots: int,
-    epsilons: tuple[float, ...],
+    epsilons: Sequence[float],
     fit_range: tuple[int, int] | Tensor = (1, 30),
 ) -> Convergence:
     """T_spec and H* against the number of documents.
 
     Args:
-        quarters: Spectra of the quarters of the documents, descending, [4, n].
-        halves: Of the halves, [2, n].
-        whole: Of all documents, [n].
+        quarters: The quarters of the documents.
+        halves: The halves.
+        whole: All documents, P = 1.
         n_snapshots: Documents N.
         epsilons: Residual energies.
         fit_range: Range of the power-law fits (see `spectral_concentration`).
 
     Returns:
-        The convergence; a value that is undefined in a part is left out of the mean over parts.
+        The convergence; means over the parts, without those in which a value is undefined.
     """
-    levels = (quarters, halves, whole[None])
-    t_spec = [spectral_concentration(spectra, fit_range).t_spec.nanmean() for spectra in levels]
-    ranks = [[effective_rank(spectra, eps).to(whole).mean() for spectra in levels] for eps in epsilons]
-    n = torch.tensor([n_snapshots / 4, n_snapshots / 2, n_snapshots], dtype=whole.dtype, device=whole.device)
-    h_star = torch.stack([torch.stack(row) for row in ranks]) if ranks else whole.new_zeros(0, 3)
-    return Convergence(n, torch.stack(t_spec), h_star)
+    levels = (quarters, halves, whole)
+    t_spec = torch.stack([spectral_concentration(level.spectra, fit_range).t_spec.nanmean() for level in levels])
+    ranks = [[_effective_rank(level, epsilon).nanmean() for level in levels] for epsilon in epsilons]
+    h_star = torch.stack([torch.stack(row) for row in ranks]) if ranks else t_spec.new_zeros(0, len(levels))
+    return Convergence(t_spec.new_tensor([n_snapshots / 4, n_snapshots / 2, n_snapshots]), t_spec, h_star)
+
+
+def _effective_rank(level: Level, epsilon: float) -> Tensor:
+    return fractional_rank(level.spectra, epsilon, level.total).ceil()

@@ -3,7 +3,10 @@
 The documents of an analysis are dealt into G groups; a part is a set of groups. Nothing here needs the model again.
 """
 
+from collections.abc import Sequence
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .._checks import numeric
@@ -13,6 +16,8 @@ from ..pod import spectrum_of
 
 N_GROUPS = 8
 """Groups into which documents are dealt: enough for a standard error, and halves and quarters are whole groups."""
+MIN_DOCUMENTS = 2 * N_GROUPS
+"""Documents without which the groups say nothing."""
 
 
 def all_but_one(n_groups: int) -> Tensor:
@@ -97,27 +102,28 @@ def part_covariances(groups: LagMoments, parts: Tensor) -> Tensor:
 
 
 @numeric
-def lag_spectra(covariances: Tensor, windows: Tensor, basis: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
     """Lag-POD eigenvalues of each part in each window.
 
     Args:
         covariances: Lag covariance of each part, [P, L, L].
         windows: Windows over |tau|, [M, T]; L = T or 2T - 1.
-        basis: Orthonormal lag profiles to solve in, [M, K, L], such as the leading modes of all documents: the parts
-            differ little from the whole, so that its modes hold theirs (Rayleigh-Ritz). None solves in full.
+        bases: For each window orthonormal lag profiles to solve in, [K, L], such as the leading modes of all documents:
+            the parts differ little from the whole, so that its modes hold theirs (Rayleigh-Ritz). None solves in full.
 
     Returns:
-        Eigenvalues, descending, [P, M, K] (K = L without basis), and the whole energy, the trace, [P, M].
+        Eigenvalues, descending, zeros behind where a window has fewer profiles, [P, M, K] (K = L without bases), and
+        the whole energy, the trace, [P, M].
     """
     n_tokens, n_lags = windows.shape[-1], covariances.shape[-1]
-    window = windows[:, lag_axis(n_tokens, n_lags != n_tokens, windows.device).abs()]
-    total = covariances.diagonal(0, -2, -1) @ window.square().mT
-    if basis is None:
-        windowed = window[:, :, None] * covariances[:, None] * window[:, None, :]
-        return spectrum_of(windowed, n_lags, n_lags), total
-    profiles = basis.to(window) * window[:, None, :]
-    projected = profiles @ covariances[:, None] @ profiles.mT
-    return spectrum_of(projected, n_lags, n_lags), total
+    weights = windows[:, lag_axis(n_tokens, n_lags != n_tokens, windows.device).abs()]
+    total = covariances.diagonal(0, -2, -1) @ weights.square().mT
+    if bases is None:
+        return spectrum_of(weights[:, :, None] * covariances[:, None] * weights[:, None, :], n_lags, n_lags), total
+    profiles = [basis.to(weight) * weight for basis, weight in zip(bases, weights, strict=True)]
+    spectra = [spectrum_of(one @ covariances @ one.mT, n_lags, n_lags) for one in profiles]
+    longest = max(map(len, profiles))
+    return torch.stack([F.pad(values, (0, longest - values.shape[-1])) for values in spectra], 1), total
 
 
 @numeric
@@ -141,7 +147,7 @@ def field_spectra(grams: Tensor, labels: Tensor, parts: Tensor, n_tokens: int) -
     """
     found = grams.new_zeros(len(parts), *grams.shape[:2])
     for part, out in zip(parts.to(labels.device), found, strict=True):
-        members = part[labels].nonzero().squeeze(-1)
+        members = part[labels.long()].nonzero().squeeze(-1)
         n = len(members)
         if not n:
             raise ValueError("a part holds no documents")

@@ -43,15 +43,15 @@ def draw_spectra(page: Page, analysis: LayerAnalysis, top: int) -> None:
         elif float(pod.eigenvalues[0].sum()) <= 0:
             say(ax, NO_ENERGY)
         else:
-            _draw_spectrum(ax, pod.eigenvalues[0], fit, analysis.fit_range[0], color)
+            _draw_spectrum(ax, pod.eigenvalues[0], fit, color)
 
 
-def _draw_spectrum(ax: Axes, eigenvalues: Tensor, fit: SpectralFit, first: int, color: str) -> None:
+def _draw_spectrum(ax: Axes, eigenvalues: Tensor, fit: SpectralFit, color: str) -> None:
     """Share of the energy by mode number, log-log, with the fitted line and H*(0.10)."""
     share = (eigenvalues[eigenvalues > 0].double() / eigenvalues.double().sum()).numpy()
     ax.plot(np.arange(1, len(share) + 1), share, marker="o", markersize=2.5, linestyle="none", color=color,
             label="eigenvalues")  # fmt: skip
-    k, line = _fitted_line(share, fit, first)
+    k, line = _fitted_line(share, fit)
     ax.plot(k, line, color=INK, linewidth=1.2, linestyle="-" if len(k) else "none", label=_fit_words(fit, k))
     h_star = int(effective_rank(eigenvalues, EPSILON))
     top = 1.5 * max(1.0, float(line.max(initial=0)))
@@ -66,11 +66,12 @@ def _draw_spectrum(ax: Axes, eigenvalues: Tensor, fit: SpectralFit, first: int, 
     ax.legend(loc="lower left", handlelength=1.4)
 
 
-def _fitted_line(share: Array, fit: SpectralFit, first: int) -> tuple[Array, Array]:
+def _fitted_line(share: Array, fit: SpectralFit) -> tuple[Array, Array]:
     """The least-squares line over the modes that were fitted; it passes through the mean of their logarithms."""
     beta = float(fit.beta[0])
     if not math.isfinite(beta):
         return np.empty(0), np.empty(0)
+    first = int(fit.first[0])
     k = np.arange(first, first + int(fit.n_points[0]), dtype=np.float64)
     x, y = np.log(k), np.log(share[first - 1 : first - 1 + len(k)])
     return k, np.asarray(np.exp(y.mean() - beta * (x - x.mean())))
