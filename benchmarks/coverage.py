@@ -7,8 +7,8 @@ Run with `python benchmarks/coverage.py`; about a minute on one core. Two ensemb
 - modes: a document is a sum of fixed orthonormal fields with variances k^-1.5, so that the truth of T_spec is 2 / 3.
 
 The field H*, and T_spec of a field without fixed modes, depend on the number of documents (they count them). What their
-intervals can cover is the mean over ensembles of this size, and that is taken as their truth. An interval that covers
-less than 95 % belongs to a value that is biased at this N (sampling spreads eigenvalues apart), as the bias column shows.
+intervals can cover is the mean over ensembles of this size, and that is taken as their truth. Where clearly less than
+95 % is covered, the value is biased at this N (sampling spreads eigenvalues apart): see the bias column.
 """
 
 import math

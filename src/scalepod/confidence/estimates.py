@@ -43,7 +43,7 @@ def estimates(
     lag_fit_range: tuple[int, int] | Tensor = (1, 30),
     field_fit_range: tuple[int, int] | Tensor = (1, 30),
 ) -> dict[str, Tensor]:
-    """The values of `LayerAnalysis.scalars`, under the same names, for each part.
+    """The measured values of `LayerAnalysis.scalars`, under the same names, for each part.
 
     They differ from those in three things, so that they change smoothly with the documents: effective ranks are
     `fractional_rank`; the dominant lag is that of the peak of E(a) near the one of all documents; and the ranges of the
