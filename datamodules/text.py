@@ -129,6 +129,10 @@ class CharDataModule(LightningDataModule, ABC):
         """
         return self.corpus.decode(tokens)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What checkpoints keep: the vocabulary, without which the tokens of a trained model mean nothing."""
+        return {"vocabulary": self.vocabulary}
+
     def split(self) -> tuple[Tensor, Tensor]:
         """Cut the text in two.
 

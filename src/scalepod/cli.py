@@ -16,6 +16,8 @@ TRAINING_COMMANDS = {
     "predict": "run the prediction loop of a trained model",
 }
 
+GENERATE = "continue a text with a trained model"
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -32,6 +34,10 @@ def main(args: Sequence[str] | None = None) -> int:
         Exception: Any error of which the configuration is not clearly the cause, with its traceback.
     """
     args = list(sys.argv[1:] if args is None else args)
+    if args[:1] == ["generate"]:
+        from .generate_cli import main as generate
+
+        return generate(args[1:])
     if not args or args[0] not in TRAINING_COMMANDS:
         _parser().parse_args(args or ["--help"])
     # about Lightning's use of torch, of which whoever runs a command can do nothing
@@ -56,6 +62,7 @@ def _parser() -> ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text in TRAINING_COMMANDS.items():
         commands.add_parser(name, help=text)
+    commands.add_parser("generate", help=GENERATE)
     return parser
 
 
