@@ -1,7 +1,6 @@
 """The callback that shows what the attention of a model does while the model trains."""
 
 import contextlib
-import copy
 import re
 import time
 import traceback
@@ -12,16 +11,16 @@ from typing import Any, Literal
 
 import lightning as L
 import torch
-from torch import Tensor
 
 from ..analysis import LayerAnalysis
-from ..capture import NoAttentionFound, capture_attention, valid_tokens
+from ..capture import NoAttentionFound
 from ..capture.opaque import Adapter
 from ..monitor import ScalePOD
 from ..options import DEFAULT_BANDS, FitRange, Options
 from ..store import save_analyses
-from .documents import HeldOutBatch, NoHeldOutData, batch_size, find_source, held_out_batches
+from .documents import HeldOutBatch, NoHeldOutData, find_source, held_out_batches
 from .forward import Forward, default_forward, unnoticed
+from .gather import gather
 from .reporting import as_metrics, draw, layer_scalars, log_images, log_scalars
 
 
@@ -257,43 +256,13 @@ class ScalePODCallback(L.Callback):
 
     def _capture(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, ScalePOD]:
         """Run the held-out documents of this process; one monitor a layer, in the order of the calls."""
-        monitors: dict[str, ScalePOD] = {}
         self.notes = []
         forward = self.forward_fn or default_forward
+        capture = {"include": self.include, "exclude": self.exclude, "adapters": self.adapters, "heads": self.heads}
         with unnoticed(trainer, module):
-            for held_out in self._fetch(trainer):
-                # A copy: a model may change its input in place, and these documents are used again.
-                batch = trainer.precision_plugin.convert_input(copy.deepcopy(held_out.batch))
-                batch = trainer.strategy.batch_to_device(batch)
-                size = batch_size(batch)
-                with (
-                    trainer.precision_plugin.forward_context(),
-                    capture_attention(
-                        module,
-                        batch_size=size,
-                        batch=batch,
-                        include=self.include,
-                        exclude=self.exclude,
-                        adapters=self.adapters,
-                        heads=self.heads,
-                    ) as record,
-                ):
-                    forward(module, batch)
-                self._add(monitors, record.result(strict=True), batch, size, held_out.n_documents)
-                self._note(record.notes)
+            monitors, notes = gather(trainer, module, self._fetch(trainer), forward, self.options, capture)
+        self._note(notes)
         return monitors
-
-    def _add(
-        self, monitors: dict[str, ScalePOD], maps: Mapping[str, Tensor], batch: Any, size: int, n_documents: int
-    ) -> None:
-        for name, attn in maps.items():
-            if name not in monitors:
-                monitors[name] = ScalePOD(**self.options).to(attn.device)
-            # A layer that cuts a document into windows brings several maps a document.
-            each = attn.size(0) // size
-            used = n_documents * each
-            valid = valid_tokens(batch, attn.size(-1)) if attn.size(0) == size else None
-            monitors[name].update(attn[:used], None if valid is None else valid[:used], maps_per_document=each)
 
     def _fetch(self, trainer: L.Trainer) -> list[HeldOutBatch]:
         if self._documents is None:
@@ -341,11 +310,11 @@ def _agree(trainer: L.Trainer, monitors: Mapping[str, ScalePOD]) -> None:
     """
     if trainer.world_size == 1:
         return
-    mine = {name: (monitor.n_tokens, monitor.signed) for name, monitor in monitors.items()}
-    everyone: list[dict[str, tuple[int, bool | None]]] = [{} for _ in range(trainer.world_size)]
+    mine = {name: (monitor.n_tokens, monitor.signed, monitor.n_heads) for name, monitor in monitors.items()}
+    everyone: list[dict[str, tuple[int, bool, int]]] = [{} for _ in range(trainer.world_size)]
     torch.distributed.all_gather_object(everyone, mine)
     if any(list(other) != list(mine) for other in everyone):
         raise RuntimeError(f"the processes saw different layers: {[list(other) for other in everyone]}")
     for name, monitor in monitors.items():
-        sizes, directions = zip(*(other[name] for other in everyone), strict=True)
-        monitor.grow(max(sizes), signed=any(directions))
+        sizes, directions, heads = zip(*(other[name] for other in everyone), strict=True)
+        monitor.grow(max(sizes), signed=any(directions), n_heads=max(heads))

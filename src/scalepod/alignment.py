@@ -28,6 +28,15 @@ def align(attn: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return rows.gather(2, order[:, None, :].expand_as(attn)), valid.gather(1, order)
 
 
+def aligned_heads(attn: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same for maps by head [B, H, T, T]; documents that hold NaN or infinity are left out."""
+    by_head = attn.flatten(0, 1)
+    valid = None if valid is None else valid.repeat_interleave(attn.size(1), 0)
+    maps, tokens = (one.view(*attn.shape[:2], *one.shape[1:]) for one in align(*checked(by_head, valid)))
+    finite = torch.isfinite(maps.flatten(1)).all(1)
+    return maps[finite], tokens[finite, 0]
+
+
 def padding(valid: Tensor) -> Tensor | None:
     """The tokens for the numerics: None, which spares them a masked copy of every map, where there is no padding."""
     return None if valid.all() else valid

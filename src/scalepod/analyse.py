@@ -11,6 +11,7 @@ from .analysis import WHOLE, LayerAnalysis
 from .confidence.assess import assess
 from .confidence.groups import MIN_DOCUMENTS, all_groups
 from .field import LagMoments, lag_covariance_from_moments, mean_profile
+from .heads import HeadMoments, HeadRedundancy, head_gram, head_redundancy
 from .options import Options
 from .pod import LagPOD, lag_pod, lag_windows, pod_of_snapshots, windowed_snapshots
 from .scalogram import band_shares, dominant_scales, equivalent_lag, mean_lag, refine_scales, scale_grid, scalogram
@@ -28,13 +29,20 @@ class Documents(NamedTuple):
     """Group of each document, [N]."""
 
 
-def analyse(groups: LagMoments, documents: Documents | None, options: Options, n_skipped: int = 0) -> LayerAnalysis:
+def analyse(
+    groups: LagMoments,
+    documents: Documents | None,
+    options: Options,
+    heads: HeadMoments | None = None,
+    n_skipped: int = 0,
+) -> LayerAnalysis:
     """Analyse the attention of a layer.
 
     Args:
         groups: Moments of the groups of documents.
         documents: The documents themselves, for the field POD.
         options: What to do.
+        heads: Moments of the single heads, where there are several.
         n_skipped: Documents that were left out.
 
     Returns:
@@ -86,12 +94,18 @@ def analyse(groups: LagMoments, documents: Documents | None, options: Options, n
         field_fit_theil_sen=(
             None if field is None else spectral_concentration(field.eigenvalues, options.fit_range, "theil_sen")
         ),
+        heads=None if heads is None else _redundancy(heads, windows),
         confidence=None,
     )
     if options.confidence and n >= MIN_DOCUMENTS:
         labels = None if documents is None else documents.group
         analysis = replace(analysis, confidence=assess(analysis, options, groups, lag.modes, snapshots, labels))
     return analysis.cpu()
+
+
+def _redundancy(heads: HeadMoments, windows: Tensor) -> HeadRedundancy:
+    """How alike the heads are; the documents that were looked at may all be shorter than the longest one."""
+    return head_redundancy(head_gram(heads, windows[:, : heads.counts.size(-1)]))
 
 
 def _scales(options: Options, n_tokens: int) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ._records import map_tensors
 from .confidence.null import excess
 from .confidence.record import Confidence
+from .heads import HeadRedundancy
 from .pod import FieldPOD, LagPOD
 from .spectrum import FitRange, SpectralFit, effective_rank, spectral_concentration
 
@@ -81,6 +82,9 @@ class LayerAnalysis:
     """Power-law fits of the field spectra, each field [M]; None when the field POD was switched off."""
     field_fit_theil_sen: SpectralFit | None
     """The same by the median of slopes."""
+    heads: HeadRedundancy | None
+    """How alike the heads are in each window, from every third document; None for one head, or where heads were not
+    looked at."""
     confidence: Confidence | None
     """How far the numbers can be believed; None when that was switched off or there are fewer than 16 documents."""
 
@@ -136,6 +140,8 @@ class LayerAnalysis:
                 found[f"t_spec{suffix}"] = float(self.field_fit.t_spec[m])
                 for epsilon, rank in self._ranks(self.field.eigenvalues, name).items():
                     found[f"h_star_{epsilon_name(epsilon)}{suffix}"] = rank
+        if self.heads is not None:
+            found["distinct_heads"] = float(self.heads.distinct[0])
         found |= self._fit_scalars() | self.excess()
         if self.confidence is not None:
             found |= self.confidence.scalars(self.epsilons)

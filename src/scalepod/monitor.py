@@ -16,9 +16,11 @@ from .analyse import Documents, analyse
 from .analysis import LayerAnalysis
 from .confidence.groups import N_GROUPS, group_moments
 from .field import LagMoments
+from .heads import HeadMoments
 from .options import DEFAULT_BANDS, FitRange, Options
 
 _SUMS = ("sizes", "counts", "total", "second")
+_HEAD_SUMS = ("head_n", "head_counts", "head_total", "head_grams")
 
 
 class ScalePOD(Metric):
@@ -78,6 +80,10 @@ class ScalePOD(Metric):
     counts: Tensor
     total: Tensor
     second: Tensor
+    head_n: Tensor
+    head_counts: Tensor
+    head_total: Tensor
+    head_grams: Tensor
 
     def __init__(
         self,
@@ -101,7 +107,7 @@ class ScalePOD(Metric):
         self._signed_given = signed
         for name in ("attention", "valid", "group"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
-        for name in ("n_snapshots", "n_skipped", *_SUMS):
+        for name in ("n_snapshots", "n_skipped", *_SUMS, *_HEAD_SUMS):
             self.add_state(name, default=torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("looks_ahead", default=torch.tensor(0), dist_reduce_fx="max")
 
@@ -116,6 +122,11 @@ class ScalePOD(Metric):
     def signed(self) -> bool:
         """Whether the field looks both ways, as far as its documents show."""
         return bool(self._signed_given) or bool(self.looks_ahead)
+
+    @property
+    def n_heads(self) -> int:
+        """Heads H whose moments were added; 0 where none were."""
+        return self.head_total.size(0) if self.head_total.ndim else 0
 
     @property
     def n_groups(self) -> int:
@@ -163,7 +174,23 @@ class ScalePOD(Metric):
             for name, more in zip(_SUMS, moments, strict=True):
                 setattr(self, name, getattr(self, name) + more)
 
-    def grow(self, n_tokens: int, signed: bool | None = None) -> None:
+    def add_heads(self, moments: HeadMoments) -> None:
+        """Add what is known of the single heads, for how alike they are.
+
+        Args:
+            moments: Moments of some of the documents, of any length (see :func:`scalepod.heads.head_moments`).
+
+        Raises:
+            ValueError: If the documents before had another number of heads.
+        """
+        n_heads, n_tokens, _ = moments.total.shape
+        if self.n_heads not in (0, n_heads):
+            raise ValueError(f"the layer had {self.n_heads} heads in the documents before, and has {n_heads} now")
+        self.grow(n_tokens, n_heads=n_heads)
+        for name, more in zip(_HEAD_SUMS, _padded_heads(moments, self.head_counts.size(-1)), strict=True):
+            setattr(self, name, getattr(self, name) + more)
+
+    def grow(self, n_tokens: int, signed: bool | None = None, n_heads: int = 0) -> None:
         """Make room for documents of ``n_tokens`` tokens; nothing changes where there is room already.
 
         Processes that saw documents of different lengths, or none, call it with what the others saw before ``compute``.
@@ -171,7 +198,9 @@ class ScalePOD(Metric):
         Args:
             n_tokens: Tokens of the longest document.
             signed: Whether the field looks both ways, for a monitor whose documents do not show it.
+            n_heads: Heads of the layer, where their moments are added.
         """
+        self._grow_heads(n_tokens, n_heads or self.n_heads)
         if signed and not self.signed:
             self._look_both_ways()
         if self.options.field:
@@ -205,10 +234,10 @@ class ScalePOD(Metric):
             )
         if not self.options.field:
             groups = LagMoments(*(getattr(self, name) for name in _SUMS))
-            return analyse(groups, None, self.options, n_skipped=skipped)
+            return analyse(groups, None, self.options, heads=self._heads(), n_skipped=skipped)
         valid = dim_zero_cat(self.valid).bool()
         documents = Documents(dim_zero_cat(self.attention), padding(valid), dim_zero_cat(self.group))
-        return analyse(self._moments(documents), documents, self.options, n_skipped=skipped)
+        return analyse(self._moments(documents), documents, self.options, heads=self._heads(), n_skipped=skipped)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Keep the record whole: torchmetrics goes through what compute returns and squeezes tensors of one element."""
@@ -224,6 +253,22 @@ class ScalePOD(Metric):
     def _moments(self, documents: Documents) -> LagMoments:
         attn, valid, group = documents
         return group_moments(attn, group, self.n_groups, valid=valid, burn_in=self.options.burn_in, signed=self.signed)
+
+    def _heads(self) -> HeadMoments | None:
+        if int(self.head_n) < 2:
+            return None
+        return HeadMoments(int(self.head_n), self.head_counts, self.head_total, self.head_grams)
+
+    def _grow_heads(self, n_tokens: int, n_heads: int) -> None:
+        if not n_heads:
+            return
+        if not self.head_total.ndim:
+            wide = wide_dtype(self.head_total.device)
+            self.head_counts = self.head_counts.new_zeros(n_tokens)
+            self.head_total = self.head_total.new_zeros(n_heads, n_tokens, n_tokens, dtype=wide)
+            self.head_grams = self.head_grams.new_zeros(n_tokens, n_heads, n_heads, dtype=wide)
+        sums = HeadMoments(0, self.head_counts, self.head_total, self.head_grams)
+        _, self.head_counts, self.head_total, self.head_grams = _padded_heads(sums, n_tokens)
 
     def _settle_direction(self, attn: Tensor) -> None:
         """Take the field as one that looks both ways as soon as one of its maps does."""
@@ -256,3 +301,14 @@ class _Sealed:
 
     def __init__(self, analysis: LayerAnalysis) -> None:
         self.analysis = analysis
+
+
+def _padded_heads(moments: HeadMoments, n_tokens: int) -> HeadMoments:
+    """The moments of documents of at least ``n_tokens`` tokens."""
+    more = max(0, n_tokens - moments.counts.size(-1))
+    return HeadMoments(
+        moments.n,
+        F.pad(moments.counts, (0, more)),
+        F.pad(moments.total, (0, more, 0, more)),
+        F.pad(moments.grams, (0, 0, 0, 0, 0, more)),
+    )
