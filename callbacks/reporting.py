@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 
 from ..analysis import LayerAnalysis
 from ..figures import figure_to_array, modes_figure, overview_figure, save_array, scalogram_figure
+from ..tracking import Tracked
 
 Image = NDArray[np.uint8]
 
 
-def layer_scalars(analyses: Mapping[str, LayerAnalysis], prefix: str) -> dict[str, float]:
+def layer_scalars(
+    analyses: Mapping[str, LayerAnalysis], tracked: Mapping[str, Tracked], prefix: str
+) -> dict[str, float]:
     """Every defined scalar of every layer as ``{prefix}_{quantity}/{layer}``."""
     return {
         f"{prefix}_{quantity}/{layer}": float(value)
         for layer, analysis in analyses.items()
-        for quantity, value in analysis.scalars().items()
+        for quantity, value in (analysis.scalars() | tracked[layer].scalars()).items()
     }
 
 
@@ -34,11 +37,14 @@ def log_scalars(loggers: Sequence[Logger], scalars: Mapping[str, float], step: i
             rest.callback(logger.log_metrics, dict(scalars), step=step)
 
 
-def draw(analyses: Mapping[str, LayerAnalysis], prefix: str, step: int) -> dict[str, Image]:
+def draw(
+    analyses: Mapping[str, LayerAnalysis], tracked: Mapping[str, Tracked], prefix: str, step: int
+) -> dict[str, Image]:
     """The pictures of one firing by tag: two a layer and an overview, RGB [height, width, 3].
 
     Args:
         analyses: Analyses by layer name.
+        tracked: Their modes, matched to those of the last pictures.
         prefix: First part of the tags.
         step: Optimizer steps taken, for the titles.
     """

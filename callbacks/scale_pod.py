@@ -18,6 +18,7 @@ from ..capture.opaque import Adapter
 from ..monitor import ScalePOD
 from ..options import DEFAULT_BANDS, FitRange, Options
 from ..store import save_analyses
+from ..tracking import ModeTracker, Tracked
 from .documents import HeldOutBatch, NoHeldOutData, find_source, held_out_batches
 from .forward import Forward, default_forward, unnoticed
 from .gather import gather
@@ -45,6 +46,15 @@ class ScalePODCallback(L.Callback):
     - ``t_spec``, ``lag_t_spec``: spectral concentration index T_spec = 1 / beta of the field and the lag spectrum.
     - ``h_star_0.10``, ``lag_h_star_0.10`` and so on: effective rank, modes needed to leave 10 % of the energy.
     - the last four with ``_fine``, ``_medium``, ``_coarse`` behind: the same of that band alone.
+    - all of these with ``_se`` behind: the standard error, from leaving out one eighth of the documents at a time.
+    - ``t_spec_r2``, ``t_spec_theil_sen``, and with ``lag_`` in front: quality of the fit, and T_spec by a robust one.
+    - ``h_star_growth``, ``lag_h_star_growth``: H* over that of half the documents; 1 if converged, 2 if it counts them.
+    - ``h_star_heldout``, ``lag_h_star_heldout``: modes of half the documents that leave 10 % of the other half; absent
+      when no number of them does.
+    - ``t_spec_excess``, ``h_star_excess``, and with ``lag_`` in front: beyond those of documents with the same energy at
+      every lag and no coherent structure.
+    - ``mode_stability``, ``lag_mode_stability``: how far the leading modes span what they did at the last firing.
+    - ``distinct_heads``: how many heads the heads of the layer amount to.
 
     And ``scalepod_seconds``, what the firing took until there. Pictures: ``scalepod_modes/{layer}``,
     ``scalepod_scalogram/{layer}``, ``scalepod_overview``; to the loggers that take pictures, else to files. Every
@@ -53,6 +63,7 @@ class ScalePODCallback(L.Callback):
 
     Attributes:
         analyses: The newest analysis of every layer, by layer name.
+        tracked: The modes of every layer, matched to those of the firing before.
         notes: What the last capture skipped or found odd, in words.
 
     Args:
@@ -75,6 +86,7 @@ class ScalePODCallback(L.Callback):
         n_modes: Modes kept and drawn.
         field: Whether to run the field POD, which keeps 4 N T^2 bytes a layer.
         confidence: Whether to tell how far the numbers can be believed; see ``docs/confidence.md``.
+        coherence: Whether to compute and draw the cross-coherence at each dominant scale, some 0.2 s a scale and layer.
         images: Whether to draw.
         save_dir: Folder for results and pictures; by default ``scalepod_results`` in the run's folder.
         on_error: "warn" turns a failure into one warning with its traceback, puts everything back and tries again
@@ -110,6 +122,7 @@ class ScalePODCallback(L.Callback):
         n_modes: int = 3,
         field: bool = True,
         confidence: bool = True,
+        coherence: bool = False,
         images: bool = True,
         save_dir: str | Path | None = None,
         on_error: Literal["warn", "raise"] = "warn",
@@ -138,14 +151,17 @@ class ScalePODCallback(L.Callback):
             "burn_in": burn_in,
             "field": field,
             "confidence": confidence,
+            "coherence": coherence,
         }
         Options(**self.options)  # complains now, not at the first firing
         self.analyses: dict[str, LayerAnalysis] = {}
+        self.tracked: dict[str, Tracked] = {}
         self.notes: list[str] = []
         self._documents: list[HeldOutBatch] | None = None
         self._said: set[str] = set()
         self._reported: set[str] = set()
         self._last_step: int | None = None
+        self._tracker = ModeTracker()
         self._resumed = False
 
     @property
@@ -154,12 +170,13 @@ class ScalePODCallback(L.Callback):
         return self._generate_state_key(prefix=self.prefix)
 
     def state_dict(self) -> dict[str, Any]:
-        """The step of the last firing, so that a resumed run does not fire twice for one step."""
-        return {"last_step": self._last_step}
+        """The step of the last firing, so that a resumed run does not fire twice for one step, and its modes."""
+        return {"last_step": self._last_step, "modes": self._tracker.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a checkpoint."""
         self._last_step = state_dict["last_step"]
+        self._tracker.load_state_dict(state_dict["modes"])
         self._resumed = self._last_step is not None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -173,6 +190,7 @@ class ScalePODCallback(L.Callback):
             return
         if trainer.global_step == 0:  # a new run, also when this callback has been through another one
             self._last_step = None
+            self._tracker = ModeTracker()
         self._fire(trainer, pl_module, x=_stepped(trainer))
 
     def on_train_batch_end(
@@ -239,6 +257,7 @@ class ScalePODCallback(L.Callback):
         if not analyses and failure is not None:
             raise failure
         self.analyses = analyses
+        self.tracked = {name: self._tracker.follow(name, analysis) for name, analysis in analyses.items()}
         self._say_notes(trainer)
 
     def _note(self, notes: Sequence[str]) -> None:
@@ -274,7 +293,7 @@ class ScalePODCallback(L.Callback):
         folder = Path(self.save_dir or Path(trainer.log_dir or trainer.default_root_dir) / f"{self.prefix}_results")
         name = f"step_{step:08d}"
         to_disk = not getattr(trainer, "fast_dev_run", False)
-        scalars = layer_scalars(self.analyses, self.prefix)
+        scalars = layer_scalars(self.analyses, self.tracked, self.prefix)
         scalars[f"{self.prefix}_seconds"] = time.perf_counter() - started
         trainer.callback_metrics.update(as_metrics(scalars))
         self._reported = set(scalars)
@@ -288,7 +307,7 @@ class ScalePODCallback(L.Callback):
                 rest.callback(save_analyses, folder / f"{name}.npz", self.analyses, step=step)
 
     def _show(self, trainer: L.Trainer, step: int, x: int, folder: Path | None) -> None:
-        log_images(trainer.loggers, draw(self.analyses, self.prefix, step), x, folder)
+        log_images(trainer.loggers, draw(self.analyses, self.tracked, self.prefix, step), x, folder)
 
 
 def _without_numbers(note: str) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .analysis import WHOLE, LayerAnalysis
+from .coherence import Coherence, coherence
 from .confidence.assess import assess
 from .confidence.groups import MIN_DOCUMENTS, all_groups
 from .field import LagMoments, lag_covariance_from_moments, mean_profile
@@ -95,12 +96,22 @@ def analyse(
             None if field is None else spectral_concentration(field.eigenvalues, options.fit_range, "theil_sen")
         ),
         heads=None if heads is None else _redundancy(heads, windows),
+        coherence=None if documents is None or not options.coherence else _coherence(documents, found, options, signed),
         confidence=None,
     )
     if options.confidence and n >= MIN_DOCUMENTS:
         labels = None if documents is None else documents.group
         analysis = replace(analysis, confidence=assess(analysis, options, groups, lag.modes, snapshots, labels))
     return analysis.cpu()
+
+
+def _coherence(documents: Documents, scales: Tensor, options: Options, signed: bool) -> Coherence | None:
+    """Cross-coherence at each dominant scale, every field with a leading dimension over them; None without any."""
+    found = [
+        coherence(documents.attn, scale, options.omega0, valid=documents.valid, signed=signed)
+        for scale in scales.tolist()
+    ]
+    return Coherence(*map(torch.stack, zip(*found, strict=True))) if found else None
 
 
 def _redundancy(heads: HeadMoments, windows: Tensor) -> HeadRedundancy:

@@ -7,6 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from ._records import map_tensors
+from .coherence import Coherence
 from .confidence.null import excess
 from .confidence.record import Confidence
 from .heads import HeadRedundancy
@@ -85,6 +86,9 @@ class LayerAnalysis:
     heads: HeadRedundancy | None
     """How alike the heads are in each window, from every third document; None for one head, or where heads were not
     looked at."""
+    coherence: Coherence | None
+    """Cross-coherence at each dominant scale, every field with a leading dimension [m]; None unless asked for, or
+    without a dominant scale."""
     confidence: Confidence | None
     """How far the numbers can be believed; None when that was switched off or there are fewer than 16 documents."""
 
@@ -142,10 +146,22 @@ class LayerAnalysis:
                     found[f"h_star_{epsilon_name(epsilon)}{suffix}"] = rank
         if self.heads is not None:
             found["distinct_heads"] = float(self.heads.distinct[0])
+        if self.coherence is not None:
+            found["coherent_share"] = self.coherence_at(0).significant_share
         found |= self._fit_scalars() | self.excess()
         if self.confidence is not None:
             found |= self.confidence.scalars(self.epsilons)
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def coherence_at(self, k: int) -> Coherence:
+        """Cross-coherence at the k-th dominant scale, counted from 0.
+
+        Raises:
+            ValueError: If it was not computed.
+        """
+        if self.coherence is None:
+            raise ValueError("no coherence was computed: it takes coherence=True, and a dominant scale")
+        return Coherence(*(field[k] for field in self.coherence))
 
     def excess(self) -> dict[str, float]:
         """What the spectra of the whole fluctuation have beyond those of the null, by name; NaN where undefined.

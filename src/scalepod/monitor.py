@@ -45,6 +45,7 @@ class ScalePOD(Metric):
         burn_in: Leading queries left out of R and the field POD; they share their attention among few keys.
         field: Whether to run the field POD.
         confidence: Whether to tell how far the numbers can be believed; it needs 16 documents.
+        coherence: Whether to compute the cross-coherence at each dominant scale, which takes long.
         scales: Wavelet scales; by default eight an octave from 2 to half a document, 64 at most.
         signed: Whether the field looks both ways (bidirectional attention). By default the maps tell: a field with
             anything above a diagonal does.
@@ -95,6 +96,7 @@ class ScalePOD(Metric):
         burn_in: int = 0,
         field: bool = True,
         confidence: bool = True,
+        coherence: bool = False,
         scales: Sequence[float] | Tensor | None = None,
         signed: bool | None = None,
         **kwargs: Any,
@@ -102,7 +104,7 @@ class ScalePOD(Metric):
         super().__init__(**kwargs)
         given = None if scales is None else torch.as_tensor(scales, dtype=torch.float64)
         self.options = Options(
-            n_modes, omega0, dict(bands), tuple(epsilons), fit_range, burn_in, field, confidence, given
+            n_modes, omega0, dict(bands), tuple(epsilons), fit_range, burn_in, field, confidence, coherence, given
         )
         self._signed_given = signed
         for name in ("attention", "valid", "group"):

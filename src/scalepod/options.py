@@ -33,6 +33,7 @@ class Options:
     burn_in: int
     field: bool
     confidence: bool
+    coherence: bool = False
     scales: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -62,4 +63,7 @@ class Options:
                 and (isinstance(fit_range, str) or len(fit_range) != 2 or not 1 <= fit_range[0] < fit_range[1])
             ),
             f"burn_in must not be negative: got {self.burn_in}": self.burn_in < 0,
+            "coherence=True needs the documents, which field=False does not keep: leave out one of the two": (
+                self.coherence and not self.field
+            ),
         }

@@ -52,6 +52,11 @@ class Tracked:
     lag_stability: float
     """The same of the lag modes."""
 
+    def scalars(self) -> dict[str, float]:
+        """The values that are logged; undefined ones are left out."""
+        found = {"mode_stability": self.field_stability, "lag_mode_stability": self.lag_stability}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
 
 @dataclass
 class _Window:
