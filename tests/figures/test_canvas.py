@@ -21,7 +21,7 @@ def test_pixels_of_a_figure(analysis):
     figure = scalogram_figure(analysis, "layer")
     pixels = figure_to_array(figure)
     assert pixels.dtype == np.uint8
-    assert pixels.shape == (816, 1040, 3)
+    assert pixels.shape == (832, 1040, 3)
     exact = np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(int)
     assert np.abs(pixels - exact).max() <= 4
     assert len(np.unique(pixels)) <= 32

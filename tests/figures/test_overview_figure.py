@@ -1,3 +1,4 @@
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +23,10 @@ def figure(layers):
     return overview_figure(layers, "step 0")
 
 
+def caption(figure):
+    return figure.texts[-1].get_text().replace("\n", " ")
+
+
 def test_share_of_the_energy_by_lag(figure, layers, analysis, labelled):
     (ax,) = labelled(figure, "lag, tokens")
     shares = ax.collections[0].get_array()
@@ -42,7 +47,7 @@ def test_mean_and_dominant_lags_are_marked(figure, layers, labelled):
     assert first.get_color() == others.get_color() == DOMINANT_COLOR
     assert first.get_xydata().tolist() == [[lags[0], row] for row, lags in dominant if lags]
     assert others.get_xydata().tolist() == [[lag, row] for row, lags in dominant for lag in lags[1:]]
-    assert np.allclose(mean.get_xdata(), [layer.mean_lag for layer in layers.values()], equal_nan=True)
+    assert np.allclose(mean.get_xdata().astype(float), [layer.mean_lag for layer in layers.values()], equal_nan=True)
     assert np.array_equal(mean.get_ydata(), range(4))
 
 
@@ -61,15 +66,54 @@ def test_complexity_by_layer(figure, layers, labelled):
     assert (field.get_color(), lag.get_color()) == (FIELD_COLOR, LAG_COLOR)
     assert np.allclose(lag.get_xdata().astype(float), [layer.lag_t_spec for layer in layers.values()], equal_nan=True)
     assert np.allclose(field.get_xdata().astype(float), [layer.t_spec for layer in layers.values()], equal_nan=True)
-    for container, name in zip(t_spec.containers, ("field_fit", "lag_fit"), strict=True):
-        fit = getattr(layers["01_model.h.0.attn"], name)
-        bar = container.lines[2][0].get_segments()[0]
-        assert np.ptp(bar[:, 0]) / 2 == pytest.approx(float(fit.stderr[0] / fit.beta[0] ** 2))
-    field, lag = h_star.lines
+    field, lag = (container.lines[0] for container in h_star.containers)
     expected = [layer.lag_h_star[0.10] or np.nan for layer in layers.values()]
-    assert np.allclose(lag.get_xdata(), expected, equal_nan=True)
+    assert np.allclose(lag.get_xdata().astype(float), expected, equal_nan=True)
     expected = [layer.h_star.get(0.10) or np.nan for layer in layers.values()]
-    assert np.allclose(field.get_xdata(), expected, equal_nan=True)
+    assert np.allclose(field.get_xdata().astype(float), expected, equal_nan=True)
+
+
+def bars(ax, row):
+    """Half lengths of the error bars of field and lag in one row."""
+    segments = [container.lines[2][0].get_segments()[row] for container in ax.containers]
+    return [np.ptp(segment[:, 0]) / 2 if len(segment) else None for segment in segments]
+
+
+def test_bars_are_errors_over_documents(figure, analysis, labelled):
+    (t_spec,), (h_star,) = labelled(figure, "T_spec = 1 / slope"), labelled(figure, "number of modes")
+    errors = analysis.confidence.stderrs()
+    assert bars(t_spec, 0) == pytest.approx([errors["t_spec"], errors["lag_t_spec"]])
+    assert bars(h_star, 0) == pytest.approx([errors["h_star_0.10"], errors["lag_h_star_0.10"]])
+    (lag,) = labelled(figure, "lag, tokens")
+    assert bars(lag, 0) == pytest.approx([errors["mean_lag"]])
+    assert "of layers without confidence the standard error of the line alone" in caption(figure)
+
+
+def test_without_confidence_bars_are_errors_of_the_fit(analysis, labelled):
+    figure = overview_figure({"01_x": dataclasses.replace(analysis, confidence=None)}, "step 0")
+    (t_spec,), (h_star,) = labelled(figure, "T_spec = 1 / slope"), labelled(figure, "number of modes")
+    fits = analysis.field_fit, analysis.lag_fit
+    assert bars(t_spec, 0) == pytest.approx([float(fit.stderr[0] / fit.beta[0] ** 2) for fit in fits])
+    assert bars(h_star, 0) == [None, None]
+    assert len(h_star.lines) == 2, "no rings"
+    assert "Bars: the standard error of the line alone" in caption(figure)
+    assert "Hollow" not in caption(figure)
+
+
+@pytest.mark.parametrize(("growth", "hollow"), [(1.05, False), (1.5, True)])
+def test_ranks_that_count_documents_are_hollow(analysis, labelled, growth, hollow):
+    settled = analysis.confidence.lag_convergence
+    ranks = settled.h_star.clone()
+    ranks[:, 1] = ranks[:, 2] / 1.05
+    ranks[0, 1] = ranks[0, 2] / growth
+    confidence = dataclasses.replace(
+        analysis.confidence, field_convergence=None, lag_convergence=settled._replace(h_star=ranks)
+    )
+    figure = overview_figure({"01_x": dataclasses.replace(analysis, confidence=confidence)}, "step 0")
+    (ax,) = labelled(figure, "number of modes")
+    rings = [line.get_xdata().tolist() for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert rings == ([[analysis.lag_h_star[0.10]]] if hollow else [])
+    assert ("Hollow: limited by the number of documents" in caption(figure)) == hollow
 
 
 def test_first_layer_is_at_the_top(figure, layers, labelled):

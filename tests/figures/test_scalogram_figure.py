@@ -3,10 +3,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from scipy.stats import theilslopes
 
+from scalepod.confidence.null import NullSpectra
 from scalepod.figures import scalogram_figure
 from scalepod.figures.style import DOMINANT_COLOR
+from scalepod.figures.words import with_error
 from scalepod.scalogram import cone_of_influence, equivalent_lag
+from scalepod.spectrum import spectral_concentration
 
 
 @pytest.fixture(params=["analysis", "signed_analysis"])
@@ -63,10 +67,16 @@ def test_dominant_scales_are_marked(either, either_figure, labelled):
     assert np.allclose(lines, either.dominant_lags)
     (beside,) = labelled(either_figure, "E(a)")
     marks = [line.get_xydata()[0] for line in beside.lines if line.get_color() == DOMINANT_COLOR]
-    energy = dict(zip(either.scales.tolist(), either.scale_energy.tolist(), strict=True))
-    expected = [[energy[a], lag] for a, lag in zip(either.dominant_scales.tolist(), lines, strict=True)]
-    assert np.allclose(marks, expected)
-    assert [text.get_text() for text in beside.texts] == [f"{lag:.3g} tokens" for lag in lines]
+    period, energy = equivalent_lag(either.scales).numpy(), either.scale_energy.numpy()
+    for (at, lag), expected in zip(marks, lines, strict=True):
+        assert lag == expected
+        after = int(np.searchsorted(period, lag))
+        way = np.log(lag / period[after - 1]) / np.log(period[after] / period[after - 1])
+        assert at == pytest.approx(energy[after - 1] + way * (energy[after] - energy[after - 1])), "on the line"
+    error = either.confidence.stderrs()["dominant_lag"]
+    first, *others = [text.get_text() for text in beside.texts]
+    assert first == with_error(lines[0], error)
+    assert others == [f"{lag:.3g}" for lag in lines[1:]]
 
 
 def test_energy_by_scale(figure, analysis, labelled):
@@ -80,7 +90,7 @@ def test_energy_by_scale(figure, analysis, labelled):
 def test_spectrum_and_fitted_line(figure, analysis, labelled, name, pod):
     (ax,) = labelled(figure, f"{name} POD")
     eigenvalues = getattr(analysis, pod).eigenvalues[0].numpy()
-    points, line = ax.lines
+    _, points, line = ax.lines
     share = eigenvalues[eigenvalues > 0] / eigenvalues.sum()
     assert np.allclose(points.get_ydata(), share)
     assert np.array_equal(line.get_xdata(), np.arange(1, 31))
@@ -88,29 +98,74 @@ def test_spectrum_and_fitted_line(figure, analysis, labelled, name, pod):
     assert np.allclose(np.log(line.get_ydata()), intercept + slope * np.log(np.arange(1, 31)))
 
 
-@pytest.mark.parametrize("name", ["field", "lag"])
-def test_legend_gives_the_values_with_their_errors(figure, analysis, labelled, name):
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("field", ""), ("lag", "lag_")])
+def test_legend_gives_the_values_with_their_errors(figure, analysis, labelled, name, prefix):
     (ax,) = labelled(figure, f"{name} POD")
     eigenvalues = getattr(analysis, name).eigenvalues[0].numpy()
-    (slope, _), covariance = np.polyfit(np.log(np.arange(1, 31)), np.log(eigenvalues[:30]), 1, cov=True)
-    error = np.sqrt(covariance[0, 0]) / slope**2
+    x, y = np.log(np.arange(1, 31)), np.log(eigenvalues[:30])
+    slope = np.polyfit(x, y, 1)[0]
+    median = theilslopes(y, x).slope
+    errors = analysis.confidence.stderrs()
     share = np.cumsum(eigenvalues) / eigenvalues.sum()
     h_star = int((share < 0.9).sum()) + 1
-    words = "\n".join(text.get_text() for text in ax.get_legend().get_texts())
-    assert f"T_spec = {-1 / slope:.2f} ± {error:.2f}" in words
-    assert "r² = " in words
-    assert f"H*(0.10) = {h_star}" in words
+    words = "\n".join(legend(ax))
+    assert f"fit to modes 1 to 30, r² = {np.corrcoef(x, y)[0, 1] ** 2:.2f}" in words
+    assert f"T_spec = {with_error(-1 / slope, errors[f'{prefix}t_spec'])}\n" in words
+    assert f"Theil-Sen: {-1 / median:.2f}" in words
+    assert f"H*(0.10) = {with_error(h_star, errors[f'{prefix}h_star_0.10'])}" in words
     (marker,) = (c for c in ax.collections if c.get_label().startswith("H*"))
     assert marker.get_segments()[0][0].tolist() == pytest.approx([h_star, eigenvalues[h_star - 1] / eigenvalues.sum()])
 
 
+@pytest.mark.parametrize("name", ["field", "lag"])
+def test_without_confidence_the_error_is_that_of_the_fit(analysis, labelled, name):
+    figure = scalogram_figure(dataclasses.replace(analysis, confidence=None), "layer")
+    (ax,) = labelled(figure, f"{name} POD")
+    eigenvalues = getattr(analysis, name).eigenvalues[0].numpy()
+    (slope, _), covariance = np.polyfit(np.log(np.arange(1, 31)), np.log(eigenvalues[:30]), 1, cov=True)
+    error = np.sqrt(covariance[0, 0]) / slope**2
+    assert f"T_spec = {with_error(-1 / slope, error)}\n" in "\n".join(legend(ax))
+    caption = figure.texts[-1].get_text().replace("\n", " ")
+    assert "±: the standard error of the line alone" in caption
+    assert "surrogates" not in caption
+
+
+def test_caption_says_which_error(figure):
+    caption = figure.texts[-1].get_text().replace("\n", " ")
+    assert "±: one standard error over the choice of documents (jackknife)" in caption
+    assert "surrogates" in caption
+
+
+@pytest.mark.parametrize("surrogates", [1, 3])
+def test_null_is_drawn_behind_the_spectra(analysis, labelled, surrogates):
+    null = NullSpectra(*(part.repeat(surrogates, 1) for part in analysis.confidence.null))
+    confidence = dataclasses.replace(analysis.confidence, null=null)
+    figure = scalogram_figure(dataclasses.replace(analysis, confidence=confidence), "layer")
+    for name, spectra in (("field", null.field_eigenvalues), ("lag", null.lag_eigenvalues)):
+        (ax,) = labelled(figure, f"{name} POD")
+        grey, eigenvalues = ax.lines[:surrogates], ax.lines[surrogates]
+        shares = spectra[0].double() / spectra[0].double().sum()
+        for line in grey:
+            assert np.allclose(np.nan_to_num(line.get_ydata()), shares)
+            assert line.get_zorder() < eigenvalues.get_zorder()
+        assert legend(ax)[:2] == ["no coherent structure", "eigenvalues"]
+    (beside,) = labelled(figure, "E(a)")
+    for line in beside.lines[1 : 1 + surrogates]:
+        assert np.allclose(line.get_xdata(), null.scale_energy[0])
+        assert line.get_zorder() < beside.lines[0].get_zorder()
+    assert "― no coherent structure" in [text.get_text() for text in figure.texts]
+    assert beside.get_xlim()[1] > float(null.scale_energy.max())
+
+
 def test_fit_range_that_starts_later(analysis, labelled):
-    fit = analysis.lag_fit._replace(n_points=torch.full_like(analysis.lag_fit.n_points, 11))
-    (ax,) = labelled(
-        scalogram_figure(dataclasses.replace(analysis, fit_range=(5, 15), lag_fit=fit), "layer"), "lag POD"
-    )
-    assert np.array_equal(ax.lines[1].get_xdata(), np.arange(5, 16))
-    assert "fit to modes 5 to 15" in ax.get_legend().get_texts()[1].get_text()
+    fit = spectral_concentration(analysis.lag.eigenvalues, (5, 15))
+    (ax,) = labelled(scalogram_figure(dataclasses.replace(analysis, lag_fit=fit), "layer"), "lag POD")
+    assert np.array_equal(ax.lines[2].get_xdata(), np.arange(5, 16))
+    assert "fit to modes 5 to 15" in legend(ax)[2]
 
 
 def test_undefined_fit_gives_its_reason(degenerate, labelled):
@@ -118,6 +173,19 @@ def test_undefined_fit_gives_its_reason(degenerate, labelled):
     words = ax.get_legend().get_texts()[1].get_text().replace("\n", " ")
     assert words == f"T_spec undefined: {degenerate['two documents'].field_fit.reason(0)}"
     assert len(ax.lines[1].get_xdata()) == 0
+
+
+def test_errors_stand_in_the_table(figure, analysis):
+    errors = analysis.confidence.stderrs()
+    expected = []
+    for prefix in ("", "lag_"):
+        for window in ("", "_fine", "_medium", "_coarse"):
+            for name, decimals in (("t_spec", 2), ("h_star_0.10", 1)):
+                words = f"±{errors[f'{prefix}{name}{window}']:.{decimals}f}"
+                expected.append({"±0.00": "<0.01", "±0.0": "<0.1"}.get(words, words))
+    assert [t.get_text() for t in figure.texts if t.get_text().startswith(("±", "<"))] == expected
+    bare = scalogram_figure(dataclasses.replace(analysis, confidence=None), "layer")
+    assert not [text for text in bare.texts if text.get_text().startswith(("±", "<"))]
 
 
 def test_no_dominant_scale_is_said(analysis, labelled):

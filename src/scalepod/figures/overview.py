@@ -9,16 +9,26 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from torch import Tensor
 
 from ..analysis import LayerAnalysis
 from ..field import lags
-from ..spectrum import SpectralFit, effective_rank
+from ..spectrum import effective_rank
 from .axes import Array, count_axis, lag_axis, plain
 from .names import short_names
 from .page import Page, shorten
 from .style import DOMINANT_COLOR, ENERGY_COLORMAP, FAINT, FIELD_COLOR, INK, LAG_COLOR, MUTED, band_colors, own_style
-from .words import EPSILON, NO_ENERGY, t_spec_error
+from .words import (
+    EPSILON,
+    NO_ENERGY,
+    Kind,
+    convergence_of,
+    document_error,
+    eigenvalues_of,
+    fit_of,
+    h_star_error,
+    t_spec_error,
+    what_errors_mean,
+)
 
 Layers = Sequence[LayerAnalysis]
 
@@ -29,8 +39,11 @@ _LAG, _BANDS, _T_SPEC, _H_STAR = 160, 536, 724, 890
 _CAPTION = (
     "How to read: one row a layer, the first at the top. Dark = documents differ much in the attention paid at this "
     "lag (how many tokens back a query looks). T_spec and H*(0.10) say how many patterns it takes to describe the "
-    "differences: farther right = more, a more complex layer. Bars on T_spec: one standard error; no dot: undefined. "
-    "Numbers before the names are those of the logged tags."
+    "differences: farther right = more, a more complex layer. No dot: undefined. Numbers before the names are those of "
+    "the logged tags. Bars: "
+)
+_LIMITED_CAPTION = (
+    " Hollow: limited by the number of documents, H* of all of them is more than 1.1 times that of half of them."
 )
 
 
@@ -38,7 +51,8 @@ def overview_figure(analyses: Mapping[str, LayerAnalysis], title: str) -> Figure
     """Draw all layers of a model, one row a layer.
 
     From the left: the share of the fluctuation's energy in half-octave bins of lag, with the mean lag and the dominant
-    lags marked; the shares of the fixed bands; T_spec with its standard error and H*(0.10), of field and lag POD.
+    lags marked; the shares of the fixed bands; T_spec and H*(0.10) of field and lag POD, hollow where H* still grows
+    with the number of documents. Standard errors are those over documents, or without confidence those of the fits.
 
     Args:
         analyses: Analyses by layer name, in the order in which the rows shall stand.
@@ -55,13 +69,19 @@ def overview_figure(analyses: Mapping[str, LayerAnalysis], title: str) -> Figure
     layers = list(analyses.values())
     height = min(max(120, 46 * len(layers)), max(420, 15 * len(layers)))
     with own_style():
-        page = Page(_TOP + height + 108)
+        page = Page(_TOP + height + 122)
         page.heading(title, _subtitle(layers))
         _draw_lag_energy(page, layers, short_names(list(analyses)), height)
         _draw_bands(page, layers, height)
         _draw_complexity(page, layers, height)
-        page.caption(_CAPTION)
+        page.caption(_caption(layers))
     return page.figure
+
+
+def _caption(layers: Layers) -> str:
+    kinds: tuple[Kind, ...] = ("field", "lag")
+    limited = any(_limited(layer, kind) for layer in layers for kind in kinds)
+    return _CAPTION + what_errors_mean(layers) + "." + _LIMITED_CAPTION * limited
 
 
 def _subtitle(layers: Layers) -> str:
@@ -124,8 +144,9 @@ def _mark_lags(ax: Axes, layers: Layers) -> None:
     for places, size in ((others, 3.5), (first, 6.0)):
         ax.plot([lag for lag, _ in places], [row for _, row in places], marker="D", markersize=size,
                 color=DOMINANT_COLOR, markeredgecolor="white", markeredgewidth=0.8, linestyle="none")  # fmt: skip
-    ax.plot([layer.mean_lag for layer in layers], range(len(layers)), marker="o", markersize=6, linestyle="none",
-            markerfacecolor="white", markeredgecolor=INK, markeredgewidth=1.3)  # fmt: skip
+    errors = [document_error(layer, "mean_lag") for layer in layers]
+    ax.errorbar([layer.mean_lag for layer in layers], range(len(layers)), xerr=errors, marker="o", markersize=6,
+                linestyle="none", color=INK, markerfacecolor="white", markeredgewidth=1.3)  # fmt: skip
 
 
 def _draw_bands(page: Page, layers: Layers, height: int) -> None:
@@ -159,18 +180,14 @@ def _write_bands(page: Page, names: Sequence[str]) -> None:
 
 
 def _draw_complexity(page: Page, layers: Layers, height: int) -> None:
-    """T_spec with its standard error, and H*(0.10), of field and lag POD."""
+    """T_spec and H*(0.10) of field and lag POD, with their standard errors."""
     t_spec, h_star = page.axes(_T_SPEC, _TOP, 134, height), page.axes(_H_STAR, _TOP, 134, height)
-    rows = range(len(layers))
-    for shift, name, color, fits, pods in (
-        (0, "field POD", FIELD_COLOR, [layer.field_fit for layer in layers], [layer.field for layer in layers]),
-        (76, "lag POD", LAG_COLOR, [layer.lag_fit for layer in layers], [layer.lag for layer in layers]),
-    ):
-        page.text(_T_SPEC + shift, 76, name, color=color, fontweight="bold")
-        values, errors = zip(*(_t_spec(fit) for fit in fits), strict=True)
-        ranks = [math.nan if pod is None else _h_star(pod.eigenvalues[0]) for pod in pods]
-        t_spec.errorbar(values, rows, xerr=errors, color=color, marker="o", markersize=4.5, linewidth=0.9)
-        h_star.plot(ranks, rows, color=color, marker="o", markersize=4.5, linewidth=0.9)
+    kinds: tuple[tuple[int, Kind, str], ...] = ((0, "field", FIELD_COLOR), (76, "lag", LAG_COLOR))
+    for shift, kind, color in kinds:
+        page.text(_T_SPEC + shift, 76, f"{kind} POD", color=color, fontweight="bold")
+        limited = [_limited(layer, kind) for layer in layers]
+        _draw_by_layer(t_spec, [_t_spec(layer, kind) for layer in layers], [False] * len(layers), color)
+        _draw_by_layer(h_star, [_h_star(layer, kind) for layer in layers], limited, color)
     t_spec.set_title("T_spec", loc="left", fontweight="bold")
     t_spec.set_xlabel("T_spec = 1 / slope")
     t_spec.set_xlim(0, max(1.0, t_spec.get_xlim()[1]))
@@ -184,14 +201,34 @@ def _draw_complexity(page: Page, layers: Layers, height: int) -> None:
         _layer_axis(ax, len(layers))
 
 
-def _t_spec(fit: SpectralFit | None) -> tuple[float, float]:
+def _draw_by_layer(ax: Axes, values: Sequence[tuple[float, float]], hollow: Sequence[bool], color: str) -> None:
+    """Values with their standard errors, joined from layer to layer; rings instead of dots where hollow."""
+    rows = np.arange(len(values))
+    at, errors = zip(*values, strict=True)
+    ax.errorbar(at, rows, xerr=errors, color=color, marker="o", markersize=4.5, linewidth=0.9)
+    if any(hollow):
+        ax.plot(np.where(hollow, at, np.nan), rows, marker="o", markersize=4.5, linestyle="none", color=color,
+                markerfacecolor="white", zorder=3)  # fmt: skip
+
+
+def _t_spec(layer: LayerAnalysis, kind: Kind) -> tuple[float, float]:
     """T_spec of the whole fluctuation and its standard error; NaN when undefined."""
-    return (math.nan, math.nan) if fit is None else (float(fit.t_spec[0]), t_spec_error(fit, 0))
+    fit = fit_of(layer, kind)
+    return (math.nan, math.nan) if fit is None else (float(fit.t_spec[0]), t_spec_error(layer, kind))
 
 
-def _h_star(eigenvalues: Tensor) -> float:
-    """H*(0.10) of a spectrum; NaN when it holds no energy."""
-    return int(effective_rank(eigenvalues, EPSILON)) or math.nan
+def _h_star(layer: LayerAnalysis, kind: Kind) -> tuple[float, float]:
+    """H*(0.10) of the whole fluctuation and its standard error; NaN without energy, and for an error not known."""
+    eigenvalues = eigenvalues_of(layer, kind)
+    if eigenvalues is None or not (found := int(effective_rank(eigenvalues[0], EPSILON))):
+        return math.nan, math.nan
+    return found, h_star_error(layer, kind)
+
+
+def _limited(layer: LayerAnalysis, kind: Kind) -> bool:
+    """Whether the number of documents limits H*(0.10), as far as that is known."""
+    found = convergence_of(layer, kind)
+    return found is not None and math.isfinite(float(found.growth)) and not found.settled
 
 
 def _layer_axis(ax: Axes, n_layers: int) -> None:

@@ -14,8 +14,8 @@ from ..scalogram import equivalent_lag
 from .axes import Array, lag_axis, plain, say, scale_axis
 from .page import Page
 from .spectra import draw_spectra, write_table
-from .style import DOMINANT_COLOR, ENERGY_COLORMAP, INK, MUTED, own_style
-from .words import NO_ENERGY, subtitle
+from .style import DOMINANT_COLOR, ENERGY_COLORMAP, INK, MUTED, NULL_COLOR, own_style
+from .words import NO_ENERGY, NO_STRUCTURE, document_error, subtitle, what_errors_mean, with_error
 
 _TOP, _HEIGHT = 92, 290  # of the scalogram and of E(a), in pixels
 
@@ -23,7 +23,11 @@ _CAPTION = (
     "How to read: dark = the attention of documents differs by a pattern of this width (vertical) around this lag "
     "(horizontal; how many tokens back a query looks). Hatched: too near an end of the lag axis to be trusted. A peak "
     "of E(a) is a scale that stands out (dashed line). Spectra: a steep line (small T_spec) = few patterns explain the "
-    "layer, a flat one (large T_spec) = many; H*(0.10) = patterns needed for 90 % of the energy."
+    "layer, a flat one (large T_spec) = many; H*(0.10) = patterns needed for 90 % of the energy. ±: "
+)
+_NULL_CAPTION = (
+    "Grey: surrogates with the same energy at every lag but no coherent structure; "
+    "a spectrum that lies on it shows none."
 )
 
 
@@ -44,14 +48,19 @@ def scalogram_figure(analysis: LayerAnalysis, title: str) -> Figure:
     period = equivalent_lag(analysis.scales, analysis.omega0).double().numpy()
     edges = _edges(period)
     with own_style():
-        page = Page(816)
+        page = Page(832)
         page.heading(title, subtitle(analysis))
         _draw_scalogram(page, analysis, edges)
-        _draw_scale_energy(page.axes(772, _TOP, 244, _HEIGHT), analysis, period, edges)
+        _draw_scale_energy(page, analysis, period, edges)
         draw_spectra(page, analysis, top=456)
         write_table(page, analysis, left=680, top=456)
-        page.caption(_CAPTION)
+        page.caption(_caption(analysis))
     return page.figure
+
+
+def _caption(analysis: LayerAnalysis) -> str:
+    null = analysis.confidence is not None and analysis.confidence.null is not None
+    return _CAPTION + what_errors_mean([analysis]) + ". " + _NULL_CAPTION * null
 
 
 def _edges(period: Array) -> Array:
@@ -97,20 +106,34 @@ def _hatch_cone(ax: Axes, analysis: LayerAnalysis, edges: Array, first: float, l
         ax.plot(np.where(inner == limit, limit, np.nan), period, color=MUTED, linewidth=1)
 
 
-def _draw_scale_energy(ax: Axes, analysis: LayerAnalysis, period: Array, edges: Array) -> None:
-    """E(a), beside the scalogram and on the same scale axis, with its peaks."""
+def _draw_scale_energy(page: Page, analysis: LayerAnalysis, period: Array, edges: Array) -> None:
+    """E(a), beside the scalogram and on the same scale axis, before its null, with its peaks."""
+    ax = page.axes(772, _TOP, 244, _HEIGHT)
     energy = analysis.scale_energy.double().numpy()
     ax.plot(energy, period, color=INK, linewidth=1.5)
-    for lag in analysis.dominant_lags.tolist():
+    highest = max(float(energy.max()), _draw_null(page, ax, analysis, period))
+    first_error = document_error(analysis, "dominant_lag")
+    for k, lag in enumerate(analysis.dominant_lags.tolist()):
         at = float(np.interp(math.log(lag), np.log(period), energy))
         ax.plot([at], [lag], marker="D", markersize=6, color=DOMINANT_COLOR, linestyle="none")
-        ax.annotate(f"{lag:.3g} tokens", (at, lag), (7, 0), textcoords="offset points", va="center",
-                    color=DOMINANT_COLOR)  # fmt: skip
+        words = with_error(lag, first_error if k == 0 else math.nan)
+        ax.annotate(words, (at, lag), (7, 0), textcoords="offset points", va="center", color=DOMINANT_COLOR)
     if not len(analysis.dominant_lags):
         ax.set_title("no scale stands out", loc="right", color=DOMINANT_COLOR)
     scale_axis(ax, edges)
-    ax.set_xlim(0, 1.45 * float(energy.max()) or 1.0)  # room for the words beside a peak
+    ax.set_xlim(0, 1.6 * highest or 1.0)  # room for the words beside a peak
     ax.xaxis.set_major_locator(MaxNLocator(3))
     ax.xaxis.set_major_formatter(FuncFormatter(plain))
     ax.set_xlabel("E(a), energy summed over lags")
     ax.set_title("energy by scale", loc="left")
+
+
+def _draw_null(page: Page, ax: Axes, analysis: LayerAnalysis, period: Array) -> float:
+    """E(a) of every surrogate, with a legend above the axes; the highest energy, 0 without surrogates."""
+    null = None if analysis.confidence is None else analysis.confidence.null
+    if null is None:
+        return 0.0
+    energies = null.scale_energy.double().numpy()
+    ax.plot(energies.T, period, color=NULL_COLOR, linewidth=1.4, zorder=1)
+    page.text(1016, 58, f"― {NO_STRUCTURE}", ha="right", color=NULL_COLOR)
+    return float(energies.max())

@@ -20,6 +20,8 @@ INK = "#222222"
 """Text, and what belongs to no decomposition."""
 MUTED = "#666666"
 """Axes and remarks."""
+NULL_COLOR = "#A6A6A6"
+"""What there would be without coherent structure."""
 FAINT = "#E4E4E4"
 """Backgrounds: windows, keys in the future."""
 

@@ -1,10 +1,13 @@
 """What the figures say in words: what was analysed, names of windows, values with their errors."""
 
 import math
+from collections.abc import Iterable
+from typing import Literal
 
 from torch import Tensor
 
-from ..analysis import LayerAnalysis
+from ..analysis import LayerAnalysis, epsilon_name
+from ..confidence.convergence import Convergence
 from ..spectrum import SpectralFit, effective_rank
 from .page import shorten
 from .style import DOMINANT_COLOR, INK, band_colors
@@ -14,6 +17,12 @@ EPSILON = 0.10
 NO_ENERGY = "no energy: the same attention in every document"
 NONE = "–"
 """Stands where there is no value."""
+NO_FIELD = "the field POD was switched off"
+NO_STRUCTURE = "no coherent structure"
+"""What the surrogates of `scalepod.confidence.null` are called in the legends."""
+
+Kind = Literal["field", "lag"]
+"""Which of the two decompositions."""
 
 
 def subtitle(analysis: LayerAnalysis) -> str:
@@ -27,10 +36,22 @@ def subtitle(analysis: LayerAnalysis) -> str:
         parts.append(f"{analysis.n_queries:.3g} queries each on average, the rest padding")
     if analysis.signed:
         parts.append("looks both ways, in token or patch order")
-    parts.append(f"energy of the fluctuation {analysis.energy:.3g}")
+    energy = with_error(analysis.energy, document_error(analysis, "energy"))
+    parts.append(f"energy of the fluctuation {energy}")
     if math.isfinite(analysis.mean_lag):
-        parts.append(f"mean {'|lag|' if analysis.signed else 'lag'} {analysis.mean_lag:.3g} tokens")
+        lag = with_error(analysis.mean_lag, document_error(analysis, "mean_lag"))
+        parts.append(f"mean {'|lag|' if analysis.signed else 'lag'} {lag} tokens")
     return "   ·   ".join(parts)
+
+
+def what_errors_mean(layers: Iterable[LayerAnalysis]) -> str:
+    """Which standard errors the figures of these layers give: of the documents, of the fit, or some of each."""
+    known = {layer.confidence is not None for layer in layers}
+    of_documents = "one standard error over the choice of documents (jackknife)"
+    of_fit = "the standard error of the line alone, which says nothing of other documents"
+    if known == {True}:
+        return of_documents
+    return of_fit if known == {False} else f"{of_documents}; of layers without confidence {of_fit}"
 
 
 def band_windows(analysis: LayerAnalysis) -> range:
@@ -84,12 +105,66 @@ def rank(eigenvalues: Tensor) -> str:
     return str(int(effective_rank(eigenvalues, EPSILON)) or NONE)
 
 
-def t_spec_error(fit: SpectralFit, m: int) -> float:
-    """Standard error of T_spec = 1 / beta, which is stderr(beta) / beta^2."""
-    return float(fit.stderr[m]) * float(fit.t_spec[m]) ** 2
-
-
 def t_spec(fit: SpectralFit | None, m: int) -> str:
     """T_spec of window m as it is printed."""
     value = math.nan if fit is None else float(fit.t_spec[m])
     return f"{value:.2f}" if math.isfinite(value) else NONE
+
+
+def fit_of(analysis: LayerAnalysis, kind: Kind) -> SpectralFit | None:
+    """The power-law fits of one decomposition; None when it was switched off."""
+    return analysis.field_fit if kind == "field" else analysis.lag_fit
+
+
+def eigenvalues_of(analysis: LayerAnalysis, kind: Kind) -> Tensor | None:
+    """The spectra of one decomposition, [M, n]; None when it was switched off."""
+    pod = analysis.field if kind == "field" else analysis.lag
+    return None if pod is None else pod.eigenvalues
+
+
+def convergence_of(analysis: LayerAnalysis, kind: Kind) -> Convergence | None:
+    """T_spec and H*(0.10) of one decomposition against the number of documents; None when that is not known."""
+    if analysis.confidence is None or EPSILON not in analysis.epsilons:
+        return None
+    found = analysis.confidence.field_convergence if kind == "field" else analysis.confidence.lag_convergence
+    place = analysis.epsilons.index(EPSILON)
+    return None if found is None else found._replace(h_star=found.h_star[place : place + 1])
+
+
+def document_error(analysis: LayerAnalysis, quantity: str) -> float:
+    """Jackknife standard error of a logged value; NaN where it is not known."""
+    return math.nan if analysis.confidence is None else analysis.confidence.stderrs().get(quantity, math.nan)
+
+
+def t_spec_error(analysis: LayerAnalysis, kind: Kind, m: int = 0) -> float:
+    """Standard error of T_spec of window m: over documents, or without confidence that of the fit; NaN if undefined."""
+    fit = fit_of(analysis, kind)
+    if analysis.confidence is None:
+        return math.nan if fit is None else float(fit.t_spec_stderr[m])
+    return document_error(analysis, _quantity(analysis, kind, "t_spec", m))
+
+
+def h_star_error(analysis: LayerAnalysis, kind: Kind, m: int = 0) -> float:
+    """Standard error over documents of H*(0.10) of window m; NaN where it is not known."""
+    return document_error(analysis, _quantity(analysis, kind, f"h_star_{epsilon_name(EPSILON)}", m))
+
+
+def with_error(value: float, error: float) -> str:
+    """A value to the digits that its standard error leaves it; whole numbers stay whole. Without an error three digits.
+
+    Example:
+        >>> with_error(3.2267, 0.1977), with_error(0.2417, 0.0063), with_error(48, 0.92)
+        ('3.23 ± 0.20', '0.242 ± 0.006', '48 ± 0.9')
+    """
+    if not math.isfinite(error):
+        return f"{value:.3g}"
+    if not error > 0:
+        return f"{value:.3g} ± 0"
+    mantissa, exponent = f"{error:.1e}".split("e")
+    decimals = max(0, (mantissa[0] in "12") - int(exponent))  # two digits of an error that begins with 1 or 2, else one
+    return f"{value:.{0 if isinstance(value, int) else decimals}f} ± {error:.{decimals}f}"
+
+
+def _quantity(analysis: LayerAnalysis, kind: Kind, name: str, m: int) -> str:
+    """The logged name of a value of window m; one of a dominant scale is not logged, and its name finds nothing."""
+    return f"{'lag_' if kind == 'lag' else ''}{name}" + (f"_{analysis.window_names[m]}" if m else "")
