@@ -51,8 +51,8 @@ class ScalePODCallback(L.Callback):
     - ``h_star_growth``, ``lag_h_star_growth``: H* over that of half the documents; 1 if converged, 2 if it counts them.
     - ``h_star_heldout``, ``lag_h_star_heldout``: modes of half the documents that leave 10 % of the other half; absent
       when no number of them does.
-    - ``t_spec_excess``, ``h_star_excess``, and with ``lag_`` in front: beyond those of documents with the same energy at
-      every lag and no coherent structure.
+    - ``t_spec_excess``, ``h_star_excess``, and with ``lag_`` in front: beyond those of documents that have the same
+      energy at every lag and no coherent structure.
     - ``mode_stability``, ``lag_mode_stability``: how far the leading modes span what they did at the last firing.
     - ``distinct_heads``: how many heads the heads of the layer amount to.
 
