@@ -4,8 +4,21 @@ from importlib.metadata import version
 
 from .analysis import LayerAnalysis
 from .monitor import ScalePOD
-from .store import load_analyses, save_analyses
+from .provenance import Provenance
+from .results import Results, ResultsWarning, load
+from .store import Header, load_analyses, save_analyses
 
 __version__ = version("scalepod")
 
-__all__ = ["LayerAnalysis", "ScalePOD", "__version__", "load_analyses", "save_analyses"]
+__all__ = [
+    "Header",
+    "LayerAnalysis",
+    "Provenance",
+    "Results",
+    "ResultsWarning",
+    "ScalePOD",
+    "__version__",
+    "load",
+    "load_analyses",
+    "save_analyses",
+]

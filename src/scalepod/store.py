@@ -1,7 +1,11 @@
-"""Results on disk: the analyses of one firing in one npz file, whole or not there at all."""
+"""Results on disk: the analyses of one firing in one npz file, whole or not there at all, with their origin."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -13,14 +17,44 @@ from torch import Tensor
 from ._files import atomic_write
 from ._records import field_names, is_record
 from .analysis import LayerAnalysis
+from .provenance import Provenance
 
-SCHEMA = 2
-"""Version of the file layout."""
+SCHEMA = 3
+"""Version of the file layout.
+
+A file is an npz archive of plain arrays: `header`, JSON in UTF-8 (the fields of :class:`Header`, and under `plain` the
+values of each analysis that are no arrays), and one array `<layer>|<field>` for each tensor of each analysis.
+"""
 
 R = TypeVar("R")
 
 
-def save_analyses(path: str | Path, analyses: Mapping[str, LayerAnalysis], step: int, modes: bool = False) -> None:
+@dataclass(frozen=True)
+class Header:
+    """What a file of results says of itself."""
+
+    schema: int
+    """Version of the file layout."""
+    scalepod: str
+    """Version of scalepod that wrote it."""
+    step: int
+    """Optimizer steps taken."""
+    layers: tuple[str, ...]
+    """Layer names, in the order of the calls."""
+    provenance: Provenance
+    """Model, data and options."""
+    scalars: Mapping[str, Mapping[str, float]]
+    """The values that are logged, by layer and name; undefined ones are left out."""
+
+
+def save_analyses(
+    path: str | Path,
+    analyses: Mapping[str, LayerAnalysis],
+    step: int,
+    modes: bool = False,
+    provenance: Provenance | None = None,
+    more: Mapping[str, Mapping[str, float]] | None = None,
+) -> None:
     """Write analyses to an npz file that loads without pickle; an interrupted write leaves no file.
 
     Args:
@@ -28,12 +62,21 @@ def save_analyses(path: str | Path, analyses: Mapping[str, LayerAnalysis], step:
         analyses: Analyses by layer name.
         step: Optimizer steps taken.
         modes: Whether to keep the field modes [M, K, T, T], by far the largest part.
+        provenance: Where the analyses come from.
+        more: Values of each layer to keep beside ``LayerAnalysis.scalars()``, such as the stability of its modes.
     """
-    header: dict[str, Any] = {"schema": SCHEMA, "scalepod": version("scalepod"), "step": step, "layers": {}}
+    header: dict[str, Any] = {
+        "schema": SCHEMA,
+        "scalepod": version("scalepod"),
+        "step": step,
+        "layers": list(analyses),
+        "provenance": asdict(provenance or Provenance()),
+        "scalars": {layer: found.scalars() | dict((more or {}).get(layer, {})) for layer, found in analyses.items()},
+        "plain": {},
+    }
     arrays: dict[str, Any] = {}
     for layer, analysis in analyses.items():
-        plain, tensors = _split(analysis)
-        header["layers"][layer] = plain
+        header["plain"][layer], tensors = _split(analysis)
         if not modes and "field.modes" in tensors:
             tensors["field.modes"] = tensors["field.modes"][:, :0]
         arrays |= {f"{layer}|{name}": tensor.numpy() for name, tensor in tensors.items()}
@@ -50,22 +93,90 @@ def load_analyses(path: str | Path) -> tuple[int, dict[str, LayerAnalysis]]:
         [M, 0, T, T].
 
     Raises:
-        ValueError: If the file is no such file, or of a newer layout.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is no such file, damaged, or of another layout.
     """
-    with np.load(path, allow_pickle=False) as file:
-        if "header" not in file:
-            raise ValueError(f"{path} holds no scalepod analyses: it has no header")
-        header = json.loads(file["header"].tobytes())
-        if header["schema"] > SCHEMA:
-            found = header["schema"]
-            raise ValueError(f"{path} has layout {found}, this scalepod reads up to {SCHEMA}: update scalepod")
-        tensors: dict[str, dict[str, Tensor]] = {layer: {} for layer in header["layers"]}
-        for key in file.files:
-            layer, bar, name = key.rpartition("|")
-            if bar:
-                tensors[layer][name] = torch.from_numpy(file[key])
-    analyses = {layer: _join(LayerAnalysis, plain, tensors[layer]) for layer, plain in header["layers"].items()}
-    return header["step"], analyses
+    with _opened(path) as file:
+        found = _header(path, file)
+        analyses = {layer: _analysis(file, layer, plain) for layer, plain in found["plain"].items()}
+    return found["step"], analyses
+
+
+def load_layer(path: str | Path, layer: str) -> LayerAnalysis:
+    """Read the analysis of one layer, without the arrays of the others.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        KeyError: If it holds no such layer.
+        ValueError: If the file is no file of results, damaged, or of another layout.
+    """
+    with _opened(path) as file:
+        return _analysis(file, layer, _header(path, file)["plain"][layer])
+
+
+def read_header(path: str | Path) -> Header:
+    """Read what a file says of itself, without its arrays.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is no file of results, damaged, or of another layout.
+    """
+    with _opened(path) as file:
+        found = _header(path, file)
+    return Header(
+        schema=found["schema"],
+        scalepod=found["scalepod"],
+        step=found["step"],
+        layers=tuple(found["layers"]),
+        provenance=Provenance(**found["provenance"]),
+        scalars=found["scalars"],
+    )
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """The archive; what is wrong with its bytes, also while they are read, is said in one message."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path.absolute()}: check the path")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(
+            f"{path} holds no scalepod results: it is no npz archive, or was cut off. Delete it, or copy it again from "
+            "where it was written"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            yield file
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): delete it, or copy it again from where it was written"
+        ) from error
+
+
+def _header(path: str | Path, file: Any) -> dict[str, Any]:
+    try:
+        header: dict[str, Any] = json.loads(file["header"].tobytes())
+        found, writer = header["schema"], header["scalepod"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} holds no scalepod results: it has no header of theirs. Give a file that scalepod wrote"
+        ) from error
+    if found > SCHEMA:
+        raise ValueError(
+            f"{path} has layout {found}, this scalepod reads {SCHEMA}: update scalepod to {writer} or later"
+        )
+    if found < SCHEMA:
+        raise ValueError(
+            f"{path} has layout {found}, of an earlier scalepod, and this one reads {SCHEMA}: analyse the checkpoint "
+            "again with `scalepod analyze`"
+        )
+    return header
+
+
+def _analysis(file: Any, layer: str, plain: Mapping[str, Any]) -> LayerAnalysis:
+    prefix = f"{layer}|"
+    names = [key.removeprefix(prefix) for key in file.files if key.startswith(prefix)]
+    return _join(LayerAnalysis, plain, {name: torch.from_numpy(file[prefix + name]) for name in names})
 
 
 def _split(record: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:

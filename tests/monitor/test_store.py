@@ -66,10 +66,10 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path):
 
 def test_errors(tmp_path, analyses, monkeypatch):
     np.savez(tmp_path / "other.npz", x=np.zeros(2))
-    with pytest.raises(ValueError, match="it has no header"):
+    with pytest.raises(ValueError, match="it has no header of theirs"):
         load_analyses(tmp_path / "other.npz")
     monkeypatch.setattr("scalepod.store.SCHEMA", 99)
     save_analyses(tmp_path / "newer.npz", analyses, step=0)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has layout 99, this scalepod reads up to 2"):
+    with pytest.raises(ValueError, match="has layout 99, this scalepod reads 3: update"):
         load_analyses(tmp_path / "newer.npz")
