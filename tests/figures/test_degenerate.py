@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from scalepod.figures import figure_to_array, modes_figure, overview_figure, scalogram_figure
+from scalepod.figures import confidence_figure, figure_to_array, modes_figure, overview_figure, scalogram_figure
 
 CASES = [
     "no field", "no energy", "two documents", "one token", "two tokens", "three tokens", "flat spectrum", "one mode",
@@ -35,13 +35,15 @@ def test_ordinary_layers(request, fixture, draw):
     assert_drawn(draw(request.getfixturevalue(fixture), "layer"))
 
 
+@pytest.mark.parametrize("draw", [overview_figure, confidence_figure])
 @pytest.mark.parametrize("case", ["no field", "no energy", "one token", "many bands", "both ways, two tokens"])
-def test_overview_of_one(degenerate, case):
-    assert_drawn(overview_figure({f"01_{case}": degenerate[case]}, case))
+def test_pages_of_one_layer(degenerate, case, draw):
+    assert_drawn(draw({f"01_{case}": degenerate[case]}, case))
 
 
-def test_overview_of_all(degenerate):
-    assert_drawn(overview_figure(degenerate, "all"))
+@pytest.mark.parametrize("draw", [overview_figure, confidence_figure])
+def test_pages_of_all(degenerate, analysis, signed_analysis, draw):
+    assert_drawn(draw({"long": analysis, "both ways": signed_analysis} | degenerate, "all"))
 
 
 def test_words_say_what_is_missing(degenerate):
@@ -77,5 +79,6 @@ def test_figures_leave_the_analysis_alone(analysis):
     modes_figure(analysis, "x")
     scalogram_figure(analysis, "x")
     overview_figure({"01_x": analysis}, "x")
+    confidence_figure({"01_x": analysis}, "x")
     assert all(np.array_equal(getattr(analysis, name), value, equal_nan=True) for name, value in before.items())
     assert np.array_equal(analysis.field.modes, modes)

@@ -5,7 +5,20 @@ from collections.abc import Sequence
 
 from .page import shorten
 
+MOST_ROWS = 12
+"""Layers on a page that has a row of panels for each."""
 _LENGTH = 21
+
+
+def spread(n_layers: int) -> list[int]:
+    """Places of the layers to draw where there is not room for all: 12 at most, evenly from the first to the last.
+
+    Example:
+        >>> spread(3), spread(24)
+        ([0, 1, 2], [0, 2, 4, 6, 8, 10, 13, 15, 17, 19, 21, 23])
+    """
+    drawn = min(n_layers, MOST_ROWS)
+    return [round(k * (n_layers - 1) / max(1, drawn - 1)) for k in range(drawn)]
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from .words import (
     eigenvalues_of,
     fit_of,
     h_star_error,
+    layers_drawn,
     t_spec_error,
     what_errors_mean,
 )
@@ -70,7 +71,7 @@ def overview_figure(analyses: Mapping[str, LayerAnalysis], title: str) -> Figure
     height = min(max(120, 46 * len(layers)), max(420, 15 * len(layers)))
     with own_style():
         page = Page(_TOP + height + 122)
-        page.heading(title, _subtitle(layers))
+        page.heading(title, layers_drawn(layers, len(layers)))
         _draw_lag_energy(page, layers, short_names(list(analyses)), height)
         _draw_bands(page, layers, height)
         _draw_complexity(page, layers, height)
@@ -82,14 +83,6 @@ def _caption(layers: Layers) -> str:
     kinds: tuple[Kind, ...] = ("field", "lag")
     limited = any(_limited(layer, kind) for layer in layers for kind in kinds)
     return _CAPTION + what_errors_mean(layers) + "." + _LIMITED_CAPTION * limited
-
-
-def _subtitle(layers: Layers) -> str:
-    spans = []
-    for counts in ({layer.n_snapshots for layer in layers}, {layer.n_tokens for layer in layers}):
-        low, high = min(counts), max(counts)
-        spans.append(f"{low} to {high}" if low < high else str(low))
-    return f"{len(layers)} layer{'s' * (len(layers) > 1)}   ·   {spans[0]} documents of {spans[1]} tokens"
 
 
 def _lag_edges(n_tokens: int, *, signed: bool) -> npt.NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """What the figures say in words: what was analysed, names of windows, values with their errors."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from torch import Tensor
@@ -42,6 +42,18 @@ def subtitle(analysis: LayerAnalysis) -> str:
         lag = with_error(analysis.mean_lag, document_error(analysis, "mean_lag"))
         parts.append(f"mean {'|lag|' if analysis.signed else 'lag'} {lag} tokens")
     return "   ·   ".join(parts)
+
+
+def layers_drawn(layers: Sequence[LayerAnalysis], drawn: int) -> str:
+    """How many layers, how many of them on the page, and the documents they were analysed with."""
+    spans = []
+    for counts in ({layer.n_snapshots for layer in layers}, {layer.n_tokens for layer in layers}):
+        low, high = min(counts), max(counts)
+        spans.append(f"{low} to {high}" if low < high else str(low))
+    which = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
+    if drawn < len(layers):
+        which = f"{drawn} of {which}, evenly spread"
+    return f"{which}   ·   {spans[0]} documents of {spans[1]} tokens"
 
 
 def what_errors_mean(layers: Iterable[LayerAnalysis]) -> str:
