@@ -44,6 +44,7 @@ Shipped configurations, by name or path: {shipped}.
 
 FIT_EXAMPLES = """\
   scalepod fit --config quickstart --trainer.max_steps 500
+  scalepod fit --config baseline --config morlet                             what the second changes in the first
   scalepod fit --model BaselineGPT --data CharTextDataModule --data.path my_book.txt --trainer.max_steps 2000
   scalepod fit --model my_package.MyModel --data my_package.MyData --trainer.max_epochs 5
   scalepod fit --config quickstart --trainer.callbacks.every_n_steps 50      options of the last callback listed
