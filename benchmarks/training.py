@@ -33,9 +33,10 @@ class Timed(ScalePODCallback):
         super()._fire(*args, **kwargs)
         self.seconds += time.perf_counter() - before
 
-    def _analyse(self, *args: Any) -> None:
+    def analyse(self, *args: Any) -> None:
+        """Analyse as the callback does, on the clock."""
         before = time.perf_counter()
-        super()._analyse(*args)
+        super().analyse(*args)
         self.analysis_seconds += time.perf_counter() - before
         self.firings += 1
 

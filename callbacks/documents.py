@@ -87,24 +87,25 @@ def batch_size(batch: Any) -> int:
     Raises:
         ValueError: If the batch holds no such tensor.
     """
-    for tensor in _tensors(batch):
+    for tensor in tensors(batch):
         if tensor.ndim:
             return tensor.size(0)
     raise ValueError(f"cannot tell how many documents a batch of type {type(batch).__name__} holds: no tensor in it")
 
 
-def _tensors(batch: Any) -> Iterator[Tensor]:
+def tensors(batch: Any) -> Iterator[Tensor]:
+    """All tensors of a collated batch, whatever it is made of."""
     if isinstance(batch, Tensor):
         yield batch
     elif isinstance(batch, Mapping):
         for value in batch.values():
-            yield from _tensors(value)
+            yield from tensors(value)
     elif is_dataclass(batch):
         for field in fields(batch):
-            yield from _tensors(getattr(batch, field.name))
+            yield from tensors(getattr(batch, field.name))
     elif isinstance(batch, list | tuple):
         for value in batch:
-            yield from _tensors(value)
+            yield from tensors(value)
 
 
 def _is_batch(source: Any) -> bool:

@@ -6,6 +6,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +18,13 @@ from ..capture import NoAttentionFound
 from ..capture.opaque import Adapter
 from ..monitor import ScalePOD
 from ..options import DEFAULT_BANDS, FitRange, Options
+from ..provenance import Provenance
 from ..store import save_analyses
 from ..tracking import ModeTracker, Tracked
 from .documents import HeldOutBatch, NoHeldOutData, find_source, held_out_batches
 from .forward import Forward, default_forward, unnoticed
 from .gather import gather
+from .provenance import provenance
 from .reporting import as_metrics, draw, layer_scalars, log_images, log_scalars
 
 
@@ -59,12 +62,13 @@ class ScalePODCallback(L.Callback):
     And ``scalepod_seconds``, what the firing took until there. Pictures: ``scalepod_modes/{layer}``,
     ``scalepod_scalogram/{layer}``, ``scalepod_overview``; to the loggers that take pictures, else to files. Every
     firing also writes its numbers to ``scalepod_results/step_<step>.npz`` in the run's folder, for
-    :func:`scalepod.load_analyses`.
+    :func:`scalepod.load`.
 
     Attributes:
         analyses: The newest analysis of every layer, by layer name.
         tracked: The modes of every layer, matched to those of the firing before.
         notes: What the last capture skipped or found odd, in words.
+        provenance: Where the analyses come from; None before the first firing of a run.
 
     Args:
         every_n_steps: Optimizer steps between two firings; None for only the first and the last.
@@ -157,12 +161,24 @@ class ScalePODCallback(L.Callback):
         self.analyses: dict[str, LayerAnalysis] = {}
         self.tracked: dict[str, Tracked] = {}
         self.notes: list[str] = []
+        self.provenance: Provenance | None = None
         self._documents: list[HeldOutBatch] | None = None
         self._said: set[str] = set()
         self._reported: set[str] = set()
         self._last_step: int | None = None
         self._tracker = ModeTracker()
         self._resumed = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments with which this callback could be made again, by name."""
+        names = signature(ScalePODCallback).parameters
+        return {name: self.options[name] if name in self.options else getattr(self, name) for name in names}
+
+    @property
+    def n_documents(self) -> int:
+        """Held-out documents of this process; 0 before they were fetched."""
+        return sum(batch.n_documents for batch in self._documents or [])
 
     @property
     def state_key(self) -> str:
@@ -181,7 +197,7 @@ class ScalePODCallback(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Forget the data of an earlier run; a checkpoint is loaded after this."""
-        self._documents, self._resumed = None, False
+        self._documents, self.provenance, self._resumed = None, None, False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Fire before the first step; a resumed run has done that already, unless it was cut off just before."""
@@ -222,7 +238,7 @@ class ScalePODCallback(L.Callback):
         for name in self._reported:  # what is not measured now must not look current
             trainer.callback_metrics.pop(name, None)
         try:
-            self._analyse(trainer, module)
+            self.analyse(trainer, module)
             self._report(trainer, started, step, x)
         except Exception as error:
             if self.on_error == "raise":
@@ -236,7 +252,12 @@ class ScalePODCallback(L.Callback):
                 stacklevel=2,
             )
 
-    def _analyse(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+    def analyse(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Analyse the attention as it is now, whatever the schedule; nothing is logged or written.
+
+        Raises:
+            Exception: Whatever went wrong, on every process.
+        """
         failure: Exception | None = None
         monitors: dict[str, ScalePOD] = {}
         try:
@@ -247,6 +268,8 @@ class ScalePODCallback(L.Callback):
         if not trainer.strategy.reduce_boolean_decision(failure is None):
             raise failure or RuntimeError("the capture failed in another process, which says why")
         _agree(trainer, monitors)
+        if self.provenance is None:
+            self.provenance = provenance(trainer, module, self._fetch(trainer), self.arguments)
         analyses = {}
         for i, (name, monitor) in enumerate(monitors.items(), start=1):
             try:
@@ -304,7 +327,15 @@ class ScalePODCallback(L.Callback):
                 rest.callback(self._show, trainer, step, x, folder / name if to_disk else None)
             rest.callback(log_scalars, trainer.loggers, scalars, x)
             if to_disk:
-                rest.callback(save_analyses, folder / f"{name}.npz", self.analyses, step=step)
+                stability = {layer: tracked.scalars() for layer, tracked in self.tracked.items()}
+                rest.callback(
+                    save_analyses,
+                    folder / f"{name}.npz",
+                    self.analyses,
+                    step=step,
+                    provenance=self.provenance,
+                    more=stability,
+                )
 
     def _show(self, trainer: L.Trainer, step: int, x: int, folder: Path | None) -> None:
         log_images(trainer.loggers, draw(self.analyses, self.tracked, self.prefix, step), x, folder)

@@ -22,6 +22,8 @@ class Provenance:
     """Checksum of the held-out documents in their order; the same for the same documents."""
     n_documents: int | None = None
     """How many held-out documents the model was run on."""
+    checkpoint: str | None = None
+    """The checkpoint that was analysed; None for the model of a running training."""
     processes: int | None = None
     """Processes among which the documents were dealt."""
     device: str | None = None

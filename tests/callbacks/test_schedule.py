@@ -38,9 +38,9 @@ class Counted(ScalePODCallback):
         super().__init__(n_snapshots=4, images=False, field=False, on_error="raise", **kwargs)
         self.steps: list[int] = []
 
-    def _analyse(self, trainer: Any, module: Any) -> None:
+    def analyse(self, trainer: Any, module: Any) -> None:
         self.steps.append(trainer.global_step)
-        super()._analyse(trainer, module)
+        super().analyse(trainer, module)
 
 
 @pytest.fixture
