@@ -35,6 +35,7 @@ WRONG_KIND = re.compile(
     r"Expected a path but (\S+) either[\s\S]*Import path does not correspond to (a subclass of \w+)"
 )
 UNKNOWN_KEY = re.compile(r"(?:does not accept option '|unrecognized arguments: --)([\w.]+)")
+NO_CLASS = re.compile(r"Given value: \{'init_args'|class_path 'lightning\.pytorch\.\S*LightningModule'")
 NO_CONFIG = re.compile(r"File does not exist: '?([^']+)")
 NOISE = re.compile(r"(Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|Given value type: .*|)")
 
@@ -51,6 +52,10 @@ def explain(message: str, parser: ArgumentParser, configs: Iterable[str] = ()) -
         One or two lines that name the key and what it can be; a message of another kind with its noise taken out.
     """
     where = found[1] if (found := KEY.search(message)) else ""
+    if NO_CLASS.search(message):
+        return (
+            f"{where}: options, but no class that takes them: put the --config that names it before, or give --{where}"
+        )
     if found := PROBLEM.search(message):
         if found["option"]:
             return _unknown_option(where, found["path"], found["option"])

@@ -104,6 +104,17 @@ def test_an_unknown_configuration_is_told_the_shipped_ones(capsys: pytest.Captur
     assert 'no shipped configuration "quikstart"; did you mean "quickstart"?\nthere are: baseline, ega' in said(capsys)
 
 
+@pytest.mark.parametrize(("name", "key"), [("morlet", "model"), ("study_ega", "trainer.logger")])
+def test_a_configuration_that_changes_another_one_needs_it(
+    name: str, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "--config", name])
+    assert stop.value.code == 2
+    expected = f"{key}: options, but no class that takes them: put the --config that names it before, or give --{key}"
+    assert said(capsys).startswith(expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
