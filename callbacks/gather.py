@@ -15,8 +15,8 @@ from ..monitor import ScalePOD
 from .documents import HeldOutBatch, batch_size
 from .forward import Forward
 
-_HEADS_EVERY = 3
-"""The single heads are looked at in every third document: it takes long, and tells how alike they are well enough."""
+_HEADS_EVERY = 6
+"""The single heads are looked at in every sixth document: it takes long, and tells how alike they are well enough."""
 
 
 def gather(
@@ -86,7 +86,7 @@ def _add(
 def _heads(
     batch: Any, held_out: HeldOutBatch, seen: int, options: Mapping[str, Any], capture: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """How the capture hands over the single heads of every third document; nothing where they are not wanted."""
+    """How the capture hands over the single heads of every sixth document; nothing where they are not wanted."""
     if not options["confidence"] or capture["heads"] != "mean":
         return {}
     chosen = [i for i in range(held_out.n_documents) if (seen + i) % _HEADS_EVERY == 0]

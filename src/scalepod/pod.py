@@ -180,7 +180,7 @@ def pod_of_snapshots(snapshots: Snapshots, n_modes: int = 3) -> FieldPOD:
     mean, u, window, gram = snapshots
     _check_n_modes(n_modes)
     n, n_tokens, _ = u.shape
-    values, vectors = _eigen(gram / n, max(n, n_tokens**2), n - 1)
+    values, vectors = eigen(gram / n, max(n, n_tokens**2), n - 1)
     kept, vectors = _leading(values, vectors, n_modes)
     amplitude = (n * kept).sqrt()
     weight = torch.where(amplitude > 0, 1 / amplitude, 0.0)[..., None] * vectors
@@ -220,7 +220,7 @@ def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPO
         )
     if n_lags != n_tokens:
         window = window[:, lag_axis(n_tokens, True, window.device).abs()]
-    values, vectors = _eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags)
+    values, vectors = eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags)
     kept, modes = _leading(values, vectors, n_modes)
     return LagPOD(values, modes * torch.where(kept > 0, _signs(modes), 0.0)[..., None])
 
@@ -281,7 +281,7 @@ def _windowed_gram(u: Tensor, window: Tensor, causal: bool) -> Tensor:
     return total.view(-1, n, n)
 
 
-def _eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
+def eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
     """Descending eigenvalues [M, n], zeros below the floor and from `rank` on, and eigenvectors as rows [M, n, n]."""
     try:
         values, vectors = torch.linalg.eigh(matrices)

@@ -1,5 +1,6 @@
 """Modes of a layer followed from firing to firing, so that a series of pictures shows them evolve."""
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -169,7 +170,11 @@ def _sketch(modes: Tensor) -> Tensor:
     """At most 16384 numbers for each mode, with the inner products of the modes, in half precision, [K, d]."""
     flat = modes.flatten(1).float().cpu()
     if flat.shape[1] > _SKETCH:
-        generator = torch.Generator().manual_seed(flat.shape[1])
-        signs = torch.randint(0, 2, flat.shape[1:], generator=generator) * 2 - 1
-        flat = F.pad(flat * signs, (0, -flat.shape[1] % _SKETCH)).view(len(flat), -1, _SKETCH).sum(1)
+        flat = F.pad(flat * _signs(flat.shape[1]), (0, -flat.shape[1] % _SKETCH)).view(len(flat), -1, _SKETCH).sum(1)
     return flat.half()
+
+
+@functools.lru_cache(maxsize=4)
+def _signs(n: int) -> Tensor:
+    """Random signs that depend on their number alone, [n]."""
+    return torch.randint(0, 2, (n,), generator=torch.Generator().manual_seed(n)) * 2 - 1

@@ -19,7 +19,7 @@ from .held_out import field_captured, lag_captured
 from .null import null_spectra
 from .record import Confidence
 
-_MIN_BASIS = 64  # lag modes in which the spectra of parts are solved, at least
+_MIN_BASIS = 64  # lag modes along which the parts are looked at, at least
 
 
 @numeric

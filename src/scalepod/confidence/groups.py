@@ -16,6 +16,7 @@ from ..pod import spectrum_of
 
 N_GROUPS = 8
 """Groups into which documents are dealt: enough for a standard error, and halves and quarters are whole groups."""
+_SOLVED = 64  # leading lag modes among which those of a part are looked for
 MIN_DOCUMENTS = 2 * N_GROUPS
 """Documents without which the groups say nothing."""
 
@@ -108,8 +109,9 @@ def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | 
     Args:
         covariances: Lag covariance of each part, [P, L, L].
         windows: Windows over |tau|, [M, T]; L = T or 2T - 1.
-        bases: For each window orthonormal lag profiles to solve in, [K, L], such as the leading modes of all documents:
-            the parts differ little from the whole, so that its modes hold theirs (Rayleigh-Ritz). None solves in full.
+        bases: For each window the leading lag modes of all documents, [K, L]. The parts differ little from the whole:
+            in its first 64 modes the parts are solved (Rayleigh-Ritz), for the others their energy along each of them
+            is taken, which is right to first order in the difference. None solves in full.
 
     Returns:
         Eigenvalues, descending, zeros behind where a window has fewer profiles, [P, M, K] (K = L without bases), and
@@ -120,10 +122,21 @@ def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | 
     total = covariances.diagonal(0, -2, -1) @ weights.square().mT
     if bases is None:
         return spectrum_of(weights[:, :, None] * covariances[:, None] * weights[:, None, :], n_lags, n_lags), total
-    profiles = [basis.to(weight) * weight for basis, weight in zip(bases, weights, strict=True)]
-    spectra = [spectrum_of(one @ covariances @ one.mT, n_lags, n_lags) for one in profiles]
-    longest = max(map(len, profiles))
+    spectra = [
+        _spectra_near(covariances, basis.to(weight) * weight) for basis, weight in zip(bases, weights, strict=True)
+    ]
+    longest = max(values.shape[-1] for values in spectra)
     return torch.stack([F.pad(values, (0, longest - values.shape[-1])) for values in spectra], 1), total
+
+
+def _spectra_near(covariances: Tensor, modes: Tensor) -> Tensor:
+    """Eigenvalues of covariances [P, L, L] that are nearly diagonal in the given modes [K, L], [P, K]."""
+    n_lags = covariances.shape[-1]
+    images = modes @ covariances
+    leading = images[:, :_SOLVED] @ modes[:_SOLVED].mT
+    others = (images[:, _SOLVED:] * modes[_SOLVED:]).sum(-1)
+    values = torch.cat([spectrum_of(leading, n_lags, n_lags), others], -1)
+    return values.clamp(min=0).sort(-1, descending=True).values
 
 
 @numeric

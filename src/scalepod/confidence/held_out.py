@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .._checks import as_covariance, as_wide, check_positive, numeric
-from ..pod import _eigen, lag_pod
+from ..pod import eigen
 
 
 class Captured(NamedTuple):
@@ -73,9 +73,9 @@ def lag_captured(R_a: Tensor, R_b: Tensor) -> Captured:
         raise ValueError(f"R_a and R_b must have the same lags, got shapes {tuple(R_a.shape)} and {tuple(R_b.shape)}")
     directions = []
     for train, test in (halves, halves[::-1]):
-        pod = lag_pod(train, n_modes=len(train))
-        modes = pod.modes[0]
-        directions.append(_curves(pod.eigenvalues[0], ((modes @ test) * modes).sum(1), test.trace()))
+        values, modes = eigen(train[None], len(train), len(train))
+        held = ((modes[0] @ test) * modes[0]).sum(1)
+        directions.append(_curves(values[0], torch.where(values[0] > 0, held, 0.0), test.trace()))
     return _both(*directions)
 
 
@@ -116,7 +116,7 @@ def modes_needed(captured: Tensor, epsilon: float) -> float:
 def _across(gram: Tensor, a: Tensor, b: Tensor, n_tokens: int, n_modes: int) -> Captured:
     """Curves of the field modes of half a: in a, and in b."""
     n = int(a.sum())
-    values, vectors = _eigen(_centred(gram[a][:, a])[None], max(n, n_tokens**2), n - 1)
+    values, vectors = eigen(_centred(gram[a][:, a])[None], max(n, n_tokens**2), n - 1)
     energy = values[0, : n - 1]
     projected = (vectors[0, : n - 1] @ _centred(gram[a][:, b])).square().sum(1)
     held = torch.where(energy > 0, projected / energy, 0.0)
