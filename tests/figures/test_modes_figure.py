@@ -6,6 +6,7 @@ import torch
 
 from scalepod.figures import figure_to_array, modes_figure
 from scalepod.figures.modes import _block
+from scalepod.tracking import ModeTracker, ShownModes, Tracked
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,60 @@ def test_axes_say_tokens(figure, analysis, labelled):
     assert len(labelled(figure, "key, tokens")) == 1
     assert len(labelled(figure, "lag, tokens")) == 2
     assert len(labelled(figure, "query, tokens")) == 5
+
+
+@pytest.fixture(scope="module")
+def tracked(analysis):
+    """The modes of the analysis as a tracker may order them: turned over, the first and the third exchanged."""
+
+    def reordered(pod, m):
+        order = torch.tensor([2, 1, 0])
+        return ShownModes(-pod.modes[m, order], pod.eigenvalues[m, order], order, torch.tensor([True, False, False]),
+                          0.01 * (m + 1))  # fmt: skip
+
+    n_fixed = len(analysis.window_names) - len(analysis.dominant_lags)
+    windows = {name: m for m, name in enumerate(analysis.window_names[:n_fixed])} | {"dominant": n_fixed}
+    field, lag = ({name: reordered(pod, m) for name, m in windows.items()} for pod in (analysis.field, analysis.lag))
+    return Tracked(field, lag, float("nan"), float("nan"))
+
+
+def test_tracked_modes_are_drawn_in_their_order(analysis, tracked, labelled):
+    figure = modes_figure(analysis, "layer", tracked)
+    rows = drawn_rows(analysis)
+    for ax, m in zip(labelled(figure, "query, tokens"), rows, strict=True):
+        first, last = (int(label.get_text()) for label in ax.get_yticklabels())
+        for image, k in zip(ax.images, (2, 1, 0), strict=True):
+            mode = analysis.field.modes[m, k].numpy()
+            assert np.array_equal(image.get_array().data, -mode[first : last + 1, first : last + 1])
+            assert image.get_clim() == (-0.01 * (m + 1), 0.01 * (m + 1))
+    for ax, m in zip(labelled(figure, "lag mode"), rows, strict=True):
+        lines = np.stack([line.get_ydata() for line in ax.lines[1:]])
+        assert np.array_equal(lines, -analysis.lag.modes[m, [2, 1, 0]].double().numpy())
+    assert all(ax.get_title().split()[1::2] == ["3", "2", "1"] for ax in labelled(figure, "mean over queries"))
+
+
+def test_tracked_modes_keep_the_number_of_their_energy(analysis, tracked, labelled):
+    figure = modes_figure(analysis, "layer", tracked)
+    words = [text.get_text() for text in figure.texts if text.get_text().startswith("mode ")][:3]
+    shares = 100 * analysis.field.eigenvalues[0] / analysis.field.eigenvalues[0].sum()
+    assert words == [f"mode 3: {shares[2]:.1f} % ≈", f"mode 2: {shares[1]:.1f} %", f"mode 1: {shares[0]:.1f} %"]
+    shares = 100 * analysis.lag.eigenvalues[0] / analysis.lag.eigenvalues[0].sum()
+    title = labelled(figure, "lag mode")[0].get_title()
+    assert [float(share) for share in title.split()[1:-1:2]] == [float(f"{shares[k]:.2g}") for k in (2, 1, 0)]
+    assert "turned together towards the last picture's" in figure.texts[-1].get_text().replace("\n", " ")
+
+
+def test_untracked_is_what_a_tracker_shows_first(analysis):
+    first = modes_figure(analysis, "layer", ModeTracker().follow("layer", analysis))
+    plain = modes_figure(analysis, "layer")
+    assert [[image.get_clim() for image in ax.images] for ax in first.axes] == [
+        [image.get_clim() for image in ax.images] for ax in plain.axes
+    ]
+    words = [[text.get_text().removesuffix(" ≈") for text in figure.texts[:-1]] for figure in (first, plain)]
+    assert words[0] == words[1]
+
+
+def test_a_window_that_is_not_tracked(analysis, tracked):
+    few = dataclasses.replace(tracked, lag={name: tracked.lag[name] for name in ("whole", "dominant")})
+    with pytest.raises(ValueError, match=r"lag modes of window 'fine' .* only those of \['dominant', 'whole'\]"):
+        modes_figure(analysis, "layer", few)

@@ -5,23 +5,26 @@ import textwrap
 from typing import Literal
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from ..analysis import LayerAnalysis
 from ..field import lags, to_lag
-from ..pod import FieldPOD, degenerate_pairs
+from ..pod import degenerate_pairs
+from ..tracking import DOMINANT, ShownModes, Tracked, colour_limit
 from .axes import Array, lag_axis
 from .page import Page
 from .style import FAINT, FIELD_COLOR, LAG_COLOR, MODE_COLORMAP, MODE_GLYPHS, MODE_STYLES, MUTED, own_style
 from .words import (
     NO_ENERGY,
     NONE,
+    Kind,
     band_windows,
     dominant_windows,
+    eigenvalues_of,
     percent,
     rank,
     subtitle,
@@ -33,7 +36,6 @@ from .words import (
 
 _MAX_ROWS = 5
 _MAX_MODES = len(MODE_STYLES)
-_QUANTILE = 0.998  # share of a mode's entries whose colours do not saturate
 _MIN_BLOCK = 48  # fewest tokens of a map that are drawn, where the text has as many
 
 # Places in pixels: top and distance of the rows; left edge of the columns; side of a map, gap, width of a curve panel.
@@ -42,7 +44,7 @@ _LEFT, _PROFILE, _LAG = 206, 746, 902
 _MAP, _GAP, _PANEL = 164, 10, 124
 
 
-def modes_figure(analysis: LayerAnalysis, title: str) -> Figure:
+def modes_figure(analysis: LayerAnalysis, title: str, tracked: Tracked | None = None) -> Figure:
     """Draw the POD modes of a layer: what the attention of documents differs by, and at which lags.
 
     One row a window: the whole fluctuation, the first dominant scale and the fixed bands, at most five rows. In a row
@@ -55,9 +57,15 @@ def modes_figure(analysis: LayerAnalysis, title: str) -> Figure:
     Args:
         analysis: The analysis of the layer. Without field POD only the lag modes are drawn.
         title: First line of the figure, such as the layer's name.
+        tracked: The modes of the analysis in the order, with the signs and in the colours of earlier pictures, so that
+            a series of pictures shows them evolve; the number over a mode is its place by energy all the same. None
+            for the modes by energy.
 
     Returns:
         A figure on an Agg canvas of its own, 1040 pixels wide; pyplot knows nothing of it.
+
+    Raises:
+        ValueError: If a window that is drawn is not among the tracked ones.
     """
     rows = _rows(analysis)
     with own_style():
@@ -65,9 +73,30 @@ def modes_figure(analysis: LayerAnalysis, title: str) -> Figure:
         page.heading(title, subtitle(analysis))
         _write_columns(page, analysis)
         for position, m in enumerate(rows):
-            _draw_row(page, analysis, m, _TOP + _ROW * position, last=m == rows[-1])
-        page.caption(_caption(analysis))
+            field = None if analysis.field is None else _shown(analysis, tracked, "field", m)
+            lag = _shown(analysis, tracked, "lag", m)
+            _draw_row(page, analysis, m, (field, lag), _TOP + _ROW * position, last=m == rows[-1])
+        page.caption(_caption(analysis, tracked))
     return page.figure
+
+
+def _shown(analysis: LayerAnalysis, tracked: Tracked | None, kind: Kind, m: int) -> ShownModes:
+    """The modes to draw of a window: as they are tracked, else by energy, marked where the next is not apart."""
+    pod, eigenvalues = analysis.field if kind == "field" else analysis.lag, eigenvalues_of(analysis, kind)
+    if tracked is not None:
+        name = DOMINANT if m in dominant_windows(analysis) else analysis.window_names[m]
+        known = tracked.field if kind == "field" else tracked.lag
+        if name not in known:
+            raise ValueError(f"the {kind} modes of window {name!r} are not tracked, only those of {sorted(known)}")
+        modes, energies, ranks, mixed, limit = known[name]
+        return ShownModes(modes[:_MAX_MODES], energies[:_MAX_MODES], ranks[:_MAX_MODES], mixed[:_MAX_MODES], limit)
+    if pod is None or eigenvalues is None:
+        raise ValueError(f"the analysis has no {kind} modes")
+    modes = pod.modes[m][:_MAX_MODES]
+    missing = max(0, len(modes) - len(eigenvalues[m]))
+    energies = torch.nn.functional.pad(eigenvalues[m][: len(modes)], (0, missing))
+    mixed = torch.nn.functional.pad(degenerate_pairs(eigenvalues[m], analysis.n_snapshots), (0, missing + 1))
+    return ShownModes(modes, energies, torch.arange(len(modes)), mixed[: len(modes)], colour_limit(modes))
 
 
 def _rows(analysis: LayerAnalysis) -> list[int]:
@@ -76,7 +105,7 @@ def _rows(analysis: LayerAnalysis) -> list[int]:
     return [0, *sorted(chosen, key=lambda m: analysis.window_lags[m])]
 
 
-def _caption(analysis: LayerAnalysis) -> str:
+def _caption(analysis: LayerAnalysis, tracked: Tracked | None) -> str:
     text = (
         "How to read: a mode is a pattern by which documents differ from their mean attention. Where a document has "
         "more of it, the red (or positive) places get more attention and the blue ones less; the overall sign is "
@@ -86,7 +115,8 @@ def _caption(analysis: LayerAnalysis) -> str:
         return text + "The field POD was switched off."
     return text + (
         "Field modes tell where in the text (of short lags, the part with most energy is shown); lag modes only how "
-        "far back. ≈: the documents are too few to tell this mode from the next."
+        "far back. ≈: the documents are too few to tell this mode from "
+        + ("the next." if tracked is None else "others; they were turned together towards the last picture's.")
     )
 
 
@@ -103,27 +133,36 @@ def _write_columns(page: Page, analysis: LayerAnalysis) -> None:
     page.text(_LEFT if analysis.field is None else _LAG, 66, "lag POD modes", color=LAG_COLOR, fontweight="bold")
 
 
-def _draw_row(page: Page, analysis: LayerAnalysis, m: int, top: int, *, last: bool) -> None:
+def _draw_row(
+    page: Page, analysis: LayerAnalysis, m: int, shown: tuple[ShownModes | None, ShownModes], top: int, *, last: bool
+) -> None:
     """One window: values, maps, lag profiles, lag modes."""
     page.swatch(16, top, window_color(analysis, m))
     page.text(32, top - 2, "\n".join(window_name(analysis, m)), fontsize=9.5, fontweight="bold")
     values = _values(analysis, m)
-    if analysis.field is not None:
-        modes = analysis.field.modes[m][:_MAX_MODES].double()
-        if limit := _limit(modes.numpy()):
-            values.append(f"colour limit ±{limit:.2g}")
-        _draw_maps(page, analysis, m, modes.numpy(), limit or 1.0, top, last=last)
-        _write_shares(page, analysis.field, m, len(modes), analysis.n_snapshots, top)
+    field, lag = shown
+    if field is not None:
+        modes = field.modes.double()
+        if field.limit:
+            values.append(f"colour limit ±{field.limit:.2g}")
+        _draw_maps(page, analysis, m, modes.numpy(), field.limit or 1.0, top, last=last)
+        _write_shares(page, field, _energy(analysis, "field", m), top)
         ax = page.axes(_PROFILE, top, _PANEL, _MAP)
         _draw_curves(ax, analysis, m, to_lag(modes, analysis.signed).mean(-2).numpy(), FIELD_COLOR, last=last)
         ax.set_ylabel("mean over queries")
-        ax.set_title("   ".join(f"{g} {k + 1}" for k, g in enumerate(MODE_GLYPHS[: len(modes)])), color=FIELD_COLOR)
+        numbers = zip(MODE_GLYPHS, field.ranks.tolist(), strict=False)
+        ax.set_title("   ".join(f"{glyph} {place + 1}" for glyph, place in numbers), color=FIELD_COLOR)
     page.text(16, top + 40, "\n".join(values), fontsize=8, linespacing=1.5)
-    ax = page.axes(_LEFT, top, 818, _MAP) if analysis.field is None else page.axes(_LAG, top, _PANEL, _MAP)
-    curves = analysis.lag.modes[m][:_MAX_MODES].double().numpy()
-    _draw_curves(ax, analysis, m, curves, LAG_COLOR, last=last)
+    ax = page.axes(_LEFT, top, 818, _MAP) if field is None else page.axes(_LAG, top, _PANEL, _MAP)
+    _draw_curves(ax, analysis, m, lag.modes.double().numpy(), LAG_COLOR, last=last)
     ax.set_ylabel("lag mode")
-    ax.set_title(_lag_shares(analysis.lag.eigenvalues[m], len(curves)), color=LAG_COLOR)
+    ax.set_title(_lag_shares(lag, _energy(analysis, "lag", m)), color=LAG_COLOR)
+
+
+def _energy(analysis: LayerAnalysis, kind: Kind, m: int) -> float:
+    """Energy in a window, of all modes."""
+    eigenvalues = eigenvalues_of(analysis, kind)
+    return 0.0 if eigenvalues is None else float(eigenvalues[m].sum())
 
 
 def _values(analysis: LayerAnalysis, m: int) -> list[str]:
@@ -136,12 +175,6 @@ def _values(analysis: LayerAnalysis, m: int) -> list[str]:
         if pod is not None:
             lines += [f"{name} T_spec {t_spec(fit, m)}", f"{name} H*(0.10) {rank(pod.eigenvalues[m])}"]
     return lines
-
-
-def _limit(modes: Array) -> float:
-    """Where the colours end: the largest over the modes of a high quantile of |value|, zeros left out."""
-    sizes = [np.abs(mode[mode != 0]) for mode in modes]
-    return max((float(np.quantile(size, _QUANTILE)) for size in sizes if size.size), default=0.0)
 
 
 def _draw_maps(
@@ -187,23 +220,20 @@ def _block(modes: Array, n_tokens: int, lag: float) -> tuple[int, int]:
     return int(energy.argmax()), size
 
 
-def _write_shares(page: Page, field: FieldPOD, m: int, n_modes: int, n_snapshots: int, top: int) -> None:
+def _write_shares(page: Page, shown: ShownModes, total: float, top: int) -> None:
     """Over each map, the number of the mode and its share of the energy."""
-    eigenvalues = field.eigenvalues[m].tolist()
-    mixed = [*degenerate_pairs(field.eigenvalues[m], n_snapshots).tolist(), False]
-    for k in range(n_modes):
-        value = eigenvalues[k] if k < len(eigenvalues) else 0.0
-        share = percent(value / sum(eigenvalues)) + " ≈" * mixed[k] if value > 0 else "no energy"
+    modes = zip(shown.ranks.tolist(), shown.energies.tolist(), shown.mixed.tolist(), strict=True)
+    for k, (place, energy, mixed) in enumerate(modes):
+        share = percent(energy / total) + " ≈" * mixed if energy > 0 else "no energy"
         center = _LEFT + k * (_MAP + _GAP) + _MAP / 2
-        page.text(center, top - 4, f"mode {k + 1}: {share}", color=FIELD_COLOR, ha="center", va="bottom")
+        page.text(center, top - 4, f"mode {place + 1}: {share}", color=FIELD_COLOR, ha="center", va="bottom")
 
 
-def _lag_shares(eigenvalues: Tensor, n_modes: int) -> str:
+def _lag_shares(shown: ShownModes, total: float) -> str:
     """Share of the energy of each lag mode drawn, behind a piece of its line."""
-    total = float(eigenvalues.sum())
     if total <= 0:
         return "no energy"
-    shares = [percent(value / total).removesuffix(" %") for value in eigenvalues[:n_modes].tolist()]
+    shares = [percent(energy / total).removesuffix(" %") for energy in shown.energies.tolist()]
     return "  ".join(f"{glyph} {share}" for glyph, share in zip(MODE_GLYPHS, shares, strict=False)) + " %"
 
 
