@@ -28,6 +28,12 @@ def analysed(attn: Tensor, **options: Any) -> LayerAnalysis:
 
 
 @pytest.fixture(scope="session")
+def random_attention() -> Callable[..., Tensor]:
+    """The attention of which the analyses are."""
+    return attention
+
+
+@pytest.fixture(scope="session")
 def analysis() -> LayerAnalysis:
     return analysed(attention(40, 96))
 
