@@ -7,6 +7,7 @@ import sys
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 
 TRAINING_COMMANDS = {
@@ -16,7 +17,11 @@ TRAINING_COMMANDS = {
     "predict": "run the prediction loop of a trained model",
 }
 
-GENERATE = "continue a text with a trained model"
+OTHER_COMMANDS = {
+    "compare": "put runs side by side, and test their differences",
+    "generate": "continue a text with a trained model",
+}
+"""Commands of a module each, `<command>_cli`."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -34,10 +39,9 @@ def main(args: Sequence[str] | None = None) -> int:
         Exception: Any error of which the configuration is not clearly the cause, with its traceback.
     """
     args = list(sys.argv[1:] if args is None else args)
-    if args[:1] == ["generate"]:
-        from .generate_cli import main as generate
-
-        return generate(args[1:])
+    if args and args[0] in OTHER_COMMANDS:
+        status: int = import_module(f".{args[0]}_cli", __package__).main(args[1:])
+        return status
     if not args or args[0] not in TRAINING_COMMANDS:
         _parser().parse_args(args or ["--help"])
     # about Lightning's use of torch, of which whoever runs a command can do nothing
@@ -60,9 +64,8 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="scalepod", description="Watch the attention of a transformer while it trains.")
     parser.add_argument("--version", action="version", version=f"scalepod {version('scalepod')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, text in TRAINING_COMMANDS.items():
+    for name, text in (TRAINING_COMMANDS | OTHER_COMMANDS).items():
         commands.add_parser(name, help=text)
-    commands.add_parser("generate", help=GENERATE)
     return parser
 
 

@@ -12,7 +12,7 @@ from command_line import BARE, NO_LOGGER, SMALL, SMALL_CALLBACK, run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from scalepod.callbacks import ScalePODCallback
-from scalepod.cli import GENERATE, TRAINING_COMMANDS, main
+from scalepod.cli import OTHER_COMMANDS, TRAINING_COMMANDS, main
 from scalepod.training_cli import TrainingCLI, shipped_configs, with_shipped_configs
 
 OWN = ["--model=own_model.OwnModel", "--data=own_model.OwnData"]
@@ -43,7 +43,7 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
         main(arguments)
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    for command, text in {**TRAINING_COMMANDS, "generate": GENERATE}.items():
+    for command, text in (TRAINING_COMMANDS | OTHER_COMMANDS).items():
         assert command in shown
         assert text in shown
 
@@ -72,10 +72,8 @@ def test_unknown_command_is_told_the_known_ones(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit) as stop:
         main(["train"])
     assert stop.value.code == 2
-    assert (
-        "invalid choice: 'train' (choose from 'fit', 'validate', 'test', 'predict', 'generate')"
-        in capsys.readouterr().err
-    )
+    known = ", ".join(map(repr, TRAINING_COMMANDS | OTHER_COMMANDS))
+    assert f"invalid choice: 'train' (choose from {known})" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

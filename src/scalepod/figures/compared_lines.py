@@ -9,21 +9,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ..analysis import LayerAnalysis
+from ..field import lags
 from .axes import Array, lag_axis, plain, say
 from .compared_maps import Rows, _present
-from .grid import grid_page, run_styles, write_runs
+from .grid import grid_page, run_styles
 from .names import MOST_ROWS, spread
 from .style import FAINT, own_style
 from .words import NONE, percent
 
 _N_MODES = 3
 _PROFILES = (
-    "How to read: a lag mode is a pattern by which the attention of documents differs: more where it is positive, less "
-    "where it is negative. The overall sign is arbitrary and turned to agree with the first run. %: share of the energy."
+    "How to read: a lag mode is a pattern by which the attention of documents differs: more where it is positive, "
+    "less where it is negative. The overall sign is arbitrary and turned to agree with the first run. %: share of the "
+    "energy."
 )
 _TRAINING = (
-    "How to read: one line a run, over the optimizer steps taken. Band: one standard error over the choice of documents "
-    "to either side. A gap: undefined at that step."
+    "How to read: one line a run, over the optimizer steps taken. Band: one standard error over the choice of "
+    "documents to either side. A gap: undefined at that step."
 )
 
 
@@ -60,9 +63,8 @@ def profiles_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], tit
     drawn = spread(len(rows))
     columns = [f"lag mode {k + 1}" for k in range(n_modes)]
     with own_style():
-        subtitle = "lag modes of the whole fluctuation" + _how_many(drawn, rows)
-        grid = grid_page(title, subtitle, [names[k] for k in drawn], columns, 104, gap=(26, 22))
-        write_runs(grid.page, labels)
+        heading = title, "lag modes of the whole fluctuation" + _how_many(drawn, rows)
+        grid = grid_page(heading, [names[k] for k in drawn], columns, 104, (26, 22), labels)
         for place, k in enumerate(drawn):
             for mode in range(n_modes):
                 ax = grid.axes(place, mode)
@@ -103,9 +105,8 @@ def training_figure(
     steps = np.concatenate([curve.steps for curve in curves[0][0]])
     margin = max(1.0, 0.03 * float(np.ptp(steps)))
     with own_style():
-        subtitle = "values over training" + _how_many(drawn, curves)
-        grid = grid_page(title, subtitle, [names[k] for k in drawn], quantities, 92, gap=(48, 22))
-        write_runs(grid.page, labels)
+        heading = title, "values over training" + _how_many(drawn, curves)
+        grid = grid_page(heading, [names[k] for k in drawn], quantities, 92, (48, 22), labels)
         for place, k in enumerate(drawn):
             for column in range(len(quantities)):
                 ax = grid.axes(place, column)
@@ -122,26 +123,30 @@ def _how_many(drawn: Sequence[int], rows: Sequence[object]) -> str:
     return f"   ·   {len(drawn)} of {len(rows)} layers" if len(rows) > MOST_ROWS else ""
 
 
-def _draw_profiles(ax: Axes, row: Sequence[object], mode: int) -> None:
+def _draw_profiles(ax: Axes, row: Sequence[LayerAnalysis | None], mode: int) -> None:
     """Mode number `mode` of every run that has it, turned to the first, with its share of the energy."""
     ax.axhline(0, color=FAINT, linewidth=0.8)
     ax.set_yticks([])
-    first: dict[int, float] = {}
+    first: tuple[Array, Array] | None = None
     shares = []
     for layer, style in zip(row, run_styles(len(row)), strict=True):
-        profile = _profile(layer, mode)
-        if profile is None:
+        if layer is None or mode >= layer.lag.modes.shape[1] or not layer.energy > 0:
             continue
-        curve, share = profile
-        first = first or curve
-        agreement = sum(value * first.get(lag, 0.0) for lag, value in curve.items())
-        sign = -1.0 if agreement < 0 else 1.0
-        ax.plot(list(curve), [sign * value for value in curve.values()], linewidth=1.1, **style)
-        shares.append((percent(share), style["color"]))
-    for k, (words, color) in enumerate(reversed(shares)):
-        ax.text(1.0 - 0.15 * k, 1.02, words, transform=ax.transAxes, ha="right", color=color, fontsize=7.5)
+        lag, curve = lags(layer.n_tokens, layer.signed).numpy(), layer.lag.modes[0, mode].double().numpy()
+        first = first or (lag, curve)
+        ax.plot(lag, _turned(lag, curve, *first), linewidth=1.1, **style)
+        spectrum = layer.lag.eigenvalues[0]
+        shares.append((percent(float(spectrum[mode] / spectrum.sum())), style["color"]))
+    for place, (words, color) in enumerate(reversed(shares)):
+        ax.text(1 - 0.16 * place, 1.02, words, transform=ax.transAxes, ha="right", color=color, fontsize=7.5)
     if not shares:
         say(ax, NONE)
+
+
+def _turned(lag: Array, curve: Array, first_lag: Array, first: Array) -> Array:
+    """A mode with the sign in which it agrees with the first, at the lags that both have."""
+    _, here, there = np.intersect1d(lag, first_lag, return_indices=True)
+    return -curve if float(curve[here] @ first[there]) < 0 else curve
 
 
 def _draw_curves(ax: Axes, curves: Sequence[Curve]) -> None:

@@ -1,5 +1,6 @@
 """Scalograms and coherence maps of runs side by side: a row a layer, a column a run."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -22,13 +23,14 @@ Rows = Sequence[Sequence[LayerAnalysis | None]]
 
 _NO_LAYER = "no such layer"
 _SCALOGRAMS = (
-    "How to read: dark = the attention of documents differs by a pattern of this width (vertical, in tokens) around this "
-    "lag (horizontal). Colours by the square root, in each panel up to its own maximum. Dashed: scales that stand out. "
-    "Hatched: too near an end of the lags to be trusted."
+    "How to read: dark = the attention of documents differs by a pattern of this width (vertical, in tokens) around "
+    "this lag (horizontal). Colours by the square root, in each panel up to its own maximum. Dashed: scales that stand "
+    "out. Hatched: too near an end of the lags to be trusted."
 )
 _COHERENCE = (
-    "How to read: |γ| between what a query does at its own place and at a key, at the first dominant scale of the layer, "
-    "from 0 (pale) to 1 (dark). %: share of the pairs that could tell and lie above what 5 % of unrelated ones exceed."
+    "How to read: |γ| between what a query does at its own place and at a key, at the first dominant scale of the "
+    "layer, from 0 (pale) to 1 (dark). %: of the pairs far enough apart to tell, the share above the level that 5 % "
+    "of unrelated pairs exceed; untested: none is far enough apart."
 )
 
 
@@ -68,8 +70,8 @@ def coherence_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], ti
     """Draw the cross-coherence at the first dominant scale of each layer that has one, on one page.
 
     Args:
-        rows: Layers, one row a layer and one column a run. Rows without coherence are left out; of more than 12 others
-            12 are drawn, evenly spread.
+        rows: Layers, one row a layer and one column a run. Rows and columns without coherence are left out; of more
+            than 12 rows with it 12 are drawn, evenly spread.
         names: Names of the rows.
         labels: Names of the runs.
         title: First line.
@@ -81,12 +83,14 @@ def coherence_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], ti
         ValueError: There is no layer.
     """
     _present(rows)
-    known = [k for k, row in enumerate(rows) if any(layer is not None and layer.coherence for layer in row)]
-    if not known:
+    known = np.array([[layer is not None and layer.coherence is not None for layer in row] for row in rows])
+    if not known.any():
         return None
-    rows, names = [rows[k] for k in known], [names[k] for k in known]
+    kept, runs = (np.flatnonzero(known.any(axis)).tolist() for axis in (1, 0))
+    rows, names = [[rows[k][run] for run in runs] for k in kept], [names[k] for k in kept]
+    labels = [labels[run] for run in runs]
     with own_style():
-        grid = _page(title, "cross-coherence at the first dominant scale", names, labels, row_height=210)
+        grid = _page(title, "cross-coherence at the first dominant scale", names, labels, row_height=190)
         for ax, layer in _panels(grid, rows):
             if layer is None or layer.coherence is None:
                 say(ax, _NO_LAYER if layer is None else "no dominant scale, or not computed")
@@ -108,7 +112,7 @@ def _page(title: str, what: str, names: Sequence[str], labels: Sequence[str], ro
     drawn = spread(len(names))
     if len(names) > MOST_ROWS:
         what += f"   ·   {len(drawn)} of {len(names)} layers"
-    return grid_page(title, what, [names[k] for k in drawn], labels, row_height, gap=(14, 12))
+    return grid_page((title, what), [names[k] for k in drawn], labels, row_height, gap=(14, 12))
 
 
 def _panels(grid: Grid, rows: Rows) -> Iterator[tuple[Axes, LayerAnalysis | None]]:
@@ -150,6 +154,8 @@ def _draw_coherence(ax: Axes, layer: LayerAnalysis) -> None:
     gamma = found.gamma.double().numpy()
     seen = np.ma.masked_array(gamma, np.zeros_like(gamma, bool) if layer.signed else ~np.tri(n, dtype=bool))
     ax.imshow(seen, cmap=ENERGY_COLORMAP, vmin=0, vmax=1, aspect="equal", extent=(-0.5, n - 0.5, n - 0.5, -0.5))
+    ax.set_anchor("NW")
     share = found.significant_share
-    words = f"lag {float(layer.dominant_lags[0]):.3g}: " + (percent(share) if share == share else "none could tell")
+    told = percent(share) if math.isfinite(share) else "untested"
+    words = f"lag {float(layer.dominant_lags[0]):.3g}: {told}"
     ax.text(0.98, 0.96, words, transform=ax.transAxes, ha="right", va="top", fontsize=8, color=MUTED)
