@@ -9,14 +9,12 @@ from typing import Any
 
 import torch
 
+from .checkpoint import PREFIX, is_gated, is_language_model, read_checkpoint, vocabulary_of
 from .datamodules.corpus import Corpus, read_text
 from .models import GPT, GPTConfig
 
 DESCRIPTION = """Continue a text with a trained model, character by character. The characters it knows are in the
 checkpoint; for one that has none, --text names the text of the training."""
-
-PREFIX = "model."
-"""Where a LanguageModel keeps its GPT, in the names of its weights."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -34,7 +32,7 @@ def main(args: Sequence[str]) -> int:
     """
     given = _parser().parse_args(args)
     try:
-        checkpoint = read_checkpoint(given.ckpt_path)
+        checkpoint = read_language_model(given.ckpt_path)
         model, corpus = model_of(checkpoint, given.ckpt_path), corpus_of(checkpoint, given.ckpt_path, given.text)
         prompt = corpus.encode(given.prompt)
         if not len(prompt):
@@ -48,24 +46,17 @@ def main(args: Sequence[str]) -> int:
     return 0
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_language_model(path: Path) -> dict[str, Any]:
     """Read a checkpoint of one of scalepod's models onto the CPU.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: It is no checkpoint, or one of another model.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no checkpoint at {path.absolute()}: check the path")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what unpickling raises depends on the bytes it is given
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path} cannot be read as a checkpoint: {reason}") from error
-    known = isinstance(checkpoint, dict) and {"state_dict", "hyper_parameters"} <= checkpoint.keys()
-    if not known or f"{PREFIX}embedding.weight" not in checkpoint["state_dict"]:
+    checkpoint = read_checkpoint(path)
+    if not is_language_model(checkpoint):
         raise ValueError(f"{path} is no checkpoint of BaselineGPT or EnergyGatedGPT, which alone can generate text")
-    return dict(checkpoint)
+    return checkpoint
 
 
 def model_of(checkpoint: Mapping[str, Any], path: Path) -> GPT:
@@ -79,9 +70,8 @@ def model_of(checkpoint: Mapping[str, Any], path: Path) -> GPT:
     }
     known = {field.name for field in fields(GPTConfig)}
     shape = {name: value for name, value in checkpoint["hyper_parameters"].items() if name in known}
-    gated = any(".gate." in name for name in weights)
     try:
-        model = GPT(GPTConfig(**shape, attention="energy_gated" if gated else "standard"))
+        model = GPT(GPTConfig(**shape, attention="energy_gated" if is_gated(checkpoint) else "standard"))
         model.load_state_dict(weights)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"the weights in {path} do not fit its hyperparameters {shape}: {error}") from error
@@ -92,7 +82,7 @@ def corpus_of(checkpoint: Mapping[str, Any], path: Path, text: Path | None = Non
     """Find the vocabulary of a checkpoint: in it, or in the text that it was trained on.
 
     Args:
-        checkpoint: What `read_checkpoint` gave.
+        checkpoint: What `read_language_model` gave.
         path: Where it was read, for messages.
         text: The text of the training; needed for checkpoints that do not hold their vocabulary.
 
@@ -108,8 +98,7 @@ def corpus_of(checkpoint: Mapping[str, Any], path: Path, text: Path | None = Non
                 f"with {data['data_sha256']}: give that text"
             )
         return corpus
-    states = (value for value in checkpoint.values() if isinstance(value, dict))
-    vocabulary = next((state["vocabulary"] for state in states if "vocabulary" in state), None)
+    vocabulary = vocabulary_of(checkpoint)
     if vocabulary is None:
         raise ValueError(
             f"{path} does not say which characters its tokens stand for: it is of an earlier version, or its data had "

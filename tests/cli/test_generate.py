@@ -117,7 +117,7 @@ def test_a_checkpoint_without_vocabulary_asks_for_the_text(trained: Path, capsys
         (["--ckpt_path=cut.ckpt"], "cut.ckpt cannot be read as a checkpoint: "),
         (["--ckpt_path=empty.ckpt"], "empty.ckpt cannot be read as a checkpoint: "),
         (["--ckpt_path=other.ckpt"], "other.ckpt is no checkpoint of BaselineGPT or EnergyGatedGPT"),
-        (["--ckpt_path=list.ckpt"], "list.ckpt is no checkpoint of BaselineGPT or EnergyGatedGPT"),
+        (["--ckpt_path=list.ckpt"], "list.ckpt is no checkpoint of a Lightning trainer: it has no state_dict"),
         (["--ckpt_path=wrong.ckpt"], "the weights in wrong.ckpt do not fit its hyperparameters {"),
     ],
 )
