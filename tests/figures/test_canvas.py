@@ -82,12 +82,15 @@ def test_pyplot_is_not_used(tmp_path):
 import sys, torch, torchmetrics  # torchmetrics imports pyplot itself
 sys.modules["matplotlib.pyplot"] = None  # from here on an import of it fails
 from scalepod import ScalePOD
-from scalepod.figures import modes_figure, overview_figure, save_figure, scalogram_figure
+from scalepod.figures import confidence_figure, modes_figure, overview_figure, save_figure, scalogram_figure
 monitor = ScalePOD()
 monitor.update(torch.rand(4, 16, 16).tril())
 analysis = monitor.compute()
-for figure in (modes_figure(analysis, "x"), scalogram_figure(analysis, "x"), overview_figure({{"x": analysis}}, "x")):
+layers = {{"x": analysis}}
+for figure in (modes_figure(analysis, "x"), scalogram_figure(analysis, "x")):
     save_figure(figure, {str(tmp_path / "x.png")!r})
+for draw in (overview_figure, confidence_figure):
+    save_figure(draw(layers, "x"), {str(tmp_path / "x.png")!r})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -83,7 +83,7 @@ def rgb(color):
 
 def test_as_many_patterns_as_documents_is_dotted(columns):
     dotted = [line for line in columns["h_star"].lines if line.get_color() not in (FIELD_COLOR, LAG_COLOR)]
-    assert len(dotted) == 5
+    assert len(dotted) == 2, "where the number of documents was varied"
     seen = ~np.isnan(dotted[0].get_ydata())
     values = read(columns["h_star"], 0, dotted[0].get_ydata()[seen], log=True)
     assert seen.sum() > 5

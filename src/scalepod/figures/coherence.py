@@ -61,7 +61,7 @@ def coherence_figure(coherences: Mapping[float, Coherence], title: str) -> Figur
 
 
 def _subtitle(coherences: Mapping[float, Coherence], drawn: int) -> str:
-    which = f"cross-coherence at {len(coherences)} dominant scale{'s' * (len(coherences) != 1)}"
+    which = f"cross-coherence at {len(coherences) or 'no'} dominant scale{'s' * (len(coherences) > 1)}"
     return f"{which}, the first {drawn} shown" if drawn < len(coherences) else which
 
 
@@ -91,9 +91,11 @@ def _draw_column(page: Page, lag: float, found: Coherence, left: int, *, first: 
     _draw_map(ax, found, signed=signed)
     ax.set_xlabel("key, tokens")
     ax.set_ylabel("query, tokens" if first else "")
+    ax.tick_params(labelleft=first)
     below = page.axes(left, _CURVES, _MAP, _HEIGHT)
     _draw_by_lag(below, found, signed=signed)
-    below.set_ylabel("mean |gamma|" if first else "")
+    below.set_ylabel("mean |gamma|" if first else "", labelpad=7)
+    below.tick_params(labelleft=first)
 
 
 def _draw_map(ax: Axes, found: Coherence, *, signed: bool) -> None:

@@ -184,9 +184,9 @@ def _draw_convergence(page: Page, layers: Sequence[LayerAnalysis]) -> None:
     slopes = [value for *_, level in found if level is not None for value in level.t_spec.tolist()]
     h_star = Column(page, _H_STAR[0], _TOP, _H_STAR[1], len(layers), *limits(ranks, 4.0))
     slope = Column(page, _T_SPEC[0], _TOP, _T_SPEC[1], len(layers), *limits(slopes, 4.0))
-    for row, layer in enumerate(layers):
+    for row in {row for row, *_, level in found if level is not None}:
         share = np.geomspace(0.25, 1, 40)
-        n = share * layer.n_snapshots
+        n = share * layers[row].n_snapshots
         inside = (n >= h_star.low) & (n <= h_star.high)
         h_star.plot(row, share, np.where(inside, n, np.nan), color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.2)))
     for row, kind, color, level in found:

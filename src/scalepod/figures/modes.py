@@ -69,7 +69,7 @@ def modes_figure(analysis: LayerAnalysis, title: str, tracked: Tracked | None = 
     """
     rows = _rows(analysis)
     with own_style():
-        page = Page(_TOP + _ROW * len(rows) + 72)
+        page = Page(_TOP + _ROW * len(rows) + 86)
         page.heading(title, subtitle(analysis))
         _write_columns(page, analysis)
         for position, m in enumerate(rows):

@@ -33,7 +33,7 @@ MODE_COLORMAP: Colormap = matplotlib.colormaps["RdBu_r"].resampled(31).with_extr
 """Signed values about zero: an odd number of steps, so that zero has a colour of its own in the middle."""
 ENERGY_COLORMAP: Colormap = matplotlib.colormaps["YlGnBu"].resampled(32)
 """Energies, pale for none."""
-CHANCE_COLORMAP = LinearSegmentedColormap.from_list("chance", ["#DCDCDC", "#444444"], 32)
+CHANCE_COLORMAP = LinearSegmentedColormap.from_list("chance", ["#EBEBEB", "#6E6E6E"], 32)
 """The same for what may be chance."""
 _BANDS = LinearSegmentedColormap.from_list("bands", ["#9BDCC4", "#2C9C79", "#0B4A3B"])
 
