@@ -2,17 +2,27 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch.loggers import Logger
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..analysis import LayerAnalysis
-from ..figures import figure_to_array, modes_figure, overview_figure, save_array, scalogram_figure
+from ..figures import (
+    coherence_figure,
+    confidence_figure,
+    figure_to_array,
+    heads_figure,
+    modes_figure,
+    overview_figure,
+    save_array,
+    scalogram_figure,
+)
 from ..tracking import Tracked
 
 Image = NDArray[np.uint8]
@@ -40,7 +50,10 @@ def log_scalars(loggers: Sequence[Logger], scalars: Mapping[str, float], step: i
 def draw(
     analyses: Mapping[str, LayerAnalysis], tracked: Mapping[str, Tracked], prefix: str, step: int
 ) -> dict[str, Image]:
-    """The pictures of one firing by tag: two a layer and an overview, RGB [height, width, 3].
+    """The pictures of one firing by tag, RGB [height, width, 3].
+
+    Two a layer, an overview, and, where that was computed, a page on how far the numbers can be believed, one on the
+    single heads, and the coherence of every layer.
 
     Args:
         analyses: Analyses by layer name.
@@ -48,13 +61,25 @@ def draw(
         prefix: First part of the tags.
         step: Optimizer steps taken, for the titles.
     """
-    images = {}
+    return {tag: figure_to_array(figure) for tag, figure in _figures(analyses, tracked, prefix, f"step {step}")}
+
+
+def _figures(
+    analyses: Mapping[str, LayerAnalysis], tracked: Mapping[str, Tracked], prefix: str, when: str
+) -> Iterator[tuple[str, Figure]]:
     for layer, analysis in analyses.items():
-        title = f"{layer}, step {step}"
-        images[f"{prefix}_modes/{layer}"] = figure_to_array(modes_figure(analysis, title))
-        images[f"{prefix}_scalogram/{layer}"] = figure_to_array(scalogram_figure(analysis, title))
-    images[f"{prefix}_overview"] = figure_to_array(overview_figure(analyses, f"step {step}"))
-    return images
+        title = f"{layer}, {when}"
+        yield f"{prefix}_modes/{layer}", modes_figure(analysis, title, tracked[layer])
+        yield f"{prefix}_scalogram/{layer}", scalogram_figure(analysis, title)
+        if analysis.coherence is not None:
+            by_lag = {lag: analysis.coherence_at(k) for k, lag in enumerate(analysis.dominant_lags.tolist())}
+            yield f"{prefix}_coherence/{layer}", coherence_figure(by_lag, title)
+    yield f"{prefix}_overview", overview_figure(analyses, when)
+    if any(analysis.confidence is not None for analysis in analyses.values()):
+        yield f"{prefix}_confidence", confidence_figure(analyses, when)
+    heads = {layer: analysis.heads for layer, analysis in analyses.items() if analysis.heads is not None}
+    if heads:
+        yield f"{prefix}_heads", heads_figure(heads, analyses, when)
 
 
 def log_images(loggers: Sequence[Logger], images: Mapping[str, Image], step: int, folder: Path | None) -> None:

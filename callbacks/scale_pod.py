@@ -60,9 +60,9 @@ class ScalePODCallback(L.Callback):
     - ``distinct_heads``: how many heads the heads of the layer amount to.
 
     And ``scalepod_seconds``, what the firing took until there. Pictures: ``scalepod_modes/{layer}``,
-    ``scalepod_scalogram/{layer}``, ``scalepod_overview``; to the loggers that take pictures, else to files. Every
-    firing also writes its numbers to ``scalepod_results/step_<step>.npz`` in the run's folder, for
-    :func:`scalepod.load`.
+    ``scalepod_scalogram/{layer}``, ``scalepod_overview``, ``scalepod_confidence``, ``scalepod_heads``, and on request
+    ``scalepod_coherence/{layer}``; to the loggers that take pictures, else to files. Every firing also writes its
+    numbers to ``scalepod_results/step_<step>.npz`` in the run's folder, for :func:`scalepod.load`.
 
     Attributes:
         analyses: The newest analysis of every layer, by layer name.

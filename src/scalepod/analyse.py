@@ -95,7 +95,7 @@ def analyse(
         field_fit_theil_sen=(
             None if field is None else spectral_concentration(field.eigenvalues, options.fit_range, "theil_sen")
         ),
-        heads=None if heads is None else _redundancy(heads, windows),
+        heads=None if heads is None or n < MIN_DOCUMENTS else _redundancy(heads, windows),
         coherence=None if documents is None or not options.coherence else _coherence(documents, found, options, signed),
         confidence=None,
     )

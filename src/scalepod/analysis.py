@@ -84,8 +84,8 @@ class LayerAnalysis:
     field_fit_theil_sen: SpectralFit | None
     """The same by the median of slopes."""
     heads: HeadRedundancy | None
-    """How alike the heads are in each window, from every sixth document; None for one head, or where heads were not
-    looked at."""
+    """How alike the heads are in each window, from every sixth document; None for one head, fewer than 16 documents, or
+    where heads were not looked at."""
     coherence: Coherence | None
     """Cross-coherence at each dominant scale, every field with a leading dimension [m]; None unless asked for, or
     without a dominant scale."""
