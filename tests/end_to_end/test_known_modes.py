@@ -37,6 +37,13 @@ def period_of_most_energy(profile, near):
     return periods[np.argmax(energy)]
 
 
+def test_the_planted_maps_are_causal_attention():
+    attn = low_rank(20, 32, noise=1e-3).attn.numpy()
+    assert attn.min() >= 0
+    assert not np.triu(attn, 1).any()
+    np.testing.assert_allclose(attn.sum(-1), 1, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("n", "n_tokens"), SIZES)
 def test_spectra_and_ranks_of_known_patterns_are_exact(n, n_tokens):
     known = low_rank(n, n_tokens, exact=True)
