@@ -136,7 +136,7 @@ def _write_heads(page: Page) -> None:
     page.text(_RANGES[0], 68, "other ranges of the fit", fontweight="bold")
     page.text(_H_STAR[0], 88, "H*(0.10)")
     page.text(_T_SPEC[0], 88, "T_spec")
-    page.text(_CAPTURED[0], 88, "energy, %:  ― held out, ╌ in sample", fontsize=8)
+    page.text(_CAPTURED[0], 88, "energy, %: ― held out, ╌ in sample", fontsize=8)
     page.text(_RANGES[0], 88, "T_spec:  end ― or start ╌ moved", fontsize=8)
 
 
@@ -144,28 +144,28 @@ def _write_words(page: Page, name: str, layer: LayerAnalysis, top: int) -> None:
     """Name of a layer, and of each decomposition the main values and what can be said of them."""
     page.text(16, top - 4, name, fontweight="bold", fontsize=9.5)
     for (kind, color), below in zip(KINDS, (14, 78), strict=True):
-        head, *others = _words(layer, kind)
-        lines = [head, *(textwrap.fill(line, _WORDS) for line in others)]
-        page.text(16, top + below, "\n".join(lines), color=color, fontsize=8, linespacing=1.25)
+        page.text(16, top + below, "\n".join(_words(layer, kind)), color=color, fontsize=8, linespacing=1.25)
 
 
 def _words(layer: LayerAnalysis, kind: Kind) -> list[str]:
-    """What is known of one decomposition of a layer, line by line."""
+    """What is known of one decomposition of a layer: its values in a line of their own, then sentences, wrapped."""
     eigenvalues, fit = eigenvalues_of(layer, kind), fit_of(layer, kind)
     if eigenvalues is None or fit is None:
-        return ["", NO_FIELD]
+        return [NO_FIELD]
     if not float(eigenvalues[0].sum()) > 0:
-        return ["", NO_ENERGY]
+        return [textwrap.fill(NO_ENERGY, _WORDS)]
     value = "undefined"
     if math.isfinite(float(fit.t_spec[0])):
         value = f"{with_error(float(fit.t_spec[0]), t_spec_error(layer, kind))} (r² {float(fit.r2[0]):.2f})"
     h_star = int(effective_rank(eigenvalues[0], EPSILON))
     lines = [f"T_spec {value}, H* {with_error(h_star, h_star_error(layer, kind))}"]
     if layer.confidence is None:
-        return [*lines, f"no confidence: switched off, or fewer than {MIN_DOCUMENTS} documents"]
-    settled = convergence_of(layer, kind)
-    lines.append("H*(0.10) was not asked for" if settled is None else settled.verdict())
-    return [*lines, _held_out_words(layer.confidence.heldout_ranks(EPSILON)[kind])]
+        said = [f"no confidence: switched off, or fewer than {MIN_DOCUMENTS} documents"]
+    else:
+        settled = convergence_of(layer, kind)
+        said = ["H*(0.10) was not asked for" if settled is None else settled.verdict()]
+        said.append(_held_out_words(layer.confidence.heldout_ranks(EPSILON)[kind]))
+    return lines + [textwrap.fill(line, _WORDS) for line in said]
 
 
 def _held_out_words(needed: float) -> str:
