@@ -95,7 +95,8 @@ def speaks_for_itself(error: BaseException) -> bool:
     ours = ("scalepod.datamodules.", "scalepod.models.", "scalepod.callbacks.") if built else ("scalepod.datamodules.",)
     theirs = ("lightning.pytorch.trainer.connectors.", "lightning.fabric.plugins.io.")
     return isinstance(error, ValueError | OSError) and (
-        any(name.startswith(ours) for name in modules) or modules[-1].startswith((*theirs, "scalepod.training_cli"))
+        any(name.startswith(ours) for name in modules)
+        or modules[-1].startswith((*theirs, "scalepod.training_cli", "scalepod.analyzer"))
     )
 
 

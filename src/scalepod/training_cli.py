@@ -1,7 +1,7 @@
 """The commands that train and evaluate: a LightningCLI that knows our classes and watches every fit."""
 
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from inspect import Parameter, signature
 from pathlib import Path
@@ -111,22 +111,32 @@ class TrainingCLI(LightningCLI):
     Args:
         args: Command and arguments, as on the command line. A `--config` that is no file may be the name of one that
             is shipped with scalepod.
+        trainer_class: Has the methods that the commands call.
     """
 
-    def __init__(self, args: Sequence[str]) -> None:
+    watch_help = WATCH
+    """What the help says of `--watch`."""
+
+    def __init__(self, args: Sequence[str], trainer_class: type[Trainer] = Trainer) -> None:
         super().__init__(
             args=list(with_shipped_configs(args)),
+            trainer_class=trainer_class,
             parser_class=Parser,
-            parser_kwargs=_parser_settings(self.subcommands()),
+            parser_kwargs=_parser_settings(self.descriptions()),
             save_config_callback=SaveFitConfig,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=0,
             auto_configure_optimizers=False,
         )
 
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """What the help of each command begins with."""
+        return {command: _description(command) for command in cls.subcommands()}
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add `--watch` and the links from the data to the model."""
-        parser.add_argument("--watch", type=bool, default=True, help=WATCH)
+        parser.add_argument("--watch", type=bool, default=True, help=self.watch_help)
         for name in LINKED:
             target = f"model.init_args.{name}"
             parser.link_arguments("data", target, compute_fn=self._link(name), apply_on="instantiate")
@@ -229,18 +239,21 @@ def _arguments(model: Namespace) -> dict[str, Any]:
     return {**model.get("init_args", {}), **model.get("dict_kwargs", {})}
 
 
-def _parser_settings(commands: Iterable[str]) -> dict[str, Any]:
+def _description(command: str) -> str:
+    return DESCRIPTION.format(
+        command=command,
+        summary=TRAINING_COMMANDS[command],
+        examples=FIT_EXAMPLES if command == "fit" else EVALUATION_EXAMPLE.format(command=command),
+        shipped=", ".join(shipped_configs()),
+    )
+
+
+def _parser_settings(descriptions: Mapping[str, str]) -> dict[str, Any]:
     """Options of the parser, and under each command's name those of its own."""
     settings: dict[str, Any] = {"prog": "scalepod", "formatter_class": HelpFormatter}
-    for command in commands:
-        examples = FIT_EXAMPLES if command == "fit" else EVALUATION_EXAMPLE.format(command=command)
+    for command, description in descriptions.items():
         settings[command] = {
             "usage": f"scalepod {command} [--config FILE] [--NAME VALUE ...]",
-            "description": DESCRIPTION.format(
-                command=command,
-                summary=TRAINING_COMMANDS[command],
-                examples=examples,
-                shipped=", ".join(shipped_configs()),
-            ),
+            "description": description,
         }
     return settings
