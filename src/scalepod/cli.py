@@ -18,8 +18,10 @@ TRAINING_COMMANDS = {
 }
 
 OTHER_COMMANDS = {
+    "analyze": "analyse the attention of a checkpoint",
     "compare": "put runs side by side, and test their differences",
     "generate": "continue a text with a trained model",
+    "report": "write one HTML file on what was run and found",
 }
 """Commands of a module each, `<command>_cli`."""
 

@@ -66,7 +66,7 @@ def scalograms_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], t
     return grid.page.figure
 
 
-def coherence_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], title: str) -> Figure | None:
+def coherences_figure(rows: Rows, names: Sequence[str], labels: Sequence[str], title: str) -> Figure | None:
     """Draw the cross-coherence at the first dominant scale of each layer that has one, on one page.
 
     Args:

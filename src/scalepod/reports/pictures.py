@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from ..figures.compared_lines import profiles_figure, training_figure
-from ..figures.compared_maps import coherence_figure, scalograms_figure
+from ..figures.compared_maps import coherences_figure, scalograms_figure
 from ..figures.names import short_names
 from .comparison import Comparison
 from .curves import training_curves
@@ -31,7 +31,7 @@ def comparison_figures(runs: Sequence[Run], comparison: Comparison) -> dict[str,
     figures = {
         "scalograms": scalograms_figure(rows, names, labels, f"Where the energy is: {at}"),
         "lag_modes": profiles_figure(rows, names, labels, f"By which lags documents differ: {at}"),
-        "coherence": coherence_figure(rows, names, labels, f"What goes with what: {at}"),
+        "coherence": coherences_figure(rows, names, labels, f"What goes with what: {at}"),
     }
     if max(len(run.results.steps) for run in runs) > 1:
         shown = [name for name in comparison.quantities if name.startswith(("lag_t_spec", "lag_h_star", "mean_lag"))]
