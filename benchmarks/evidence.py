@@ -1,10 +1,14 @@
 """Measure again the numbers of docs/method.md: train small models on TinyShakespeare and print Markdown tables.
 
-python benchmarks/evidence.py [--path input.txt] [--steps 1000]
+python benchmarks/evidence.py [--path input.txt] [--steps 1000] [--models DIR]
+
+With --models, trained models are kept in a folder and taken from there the next time.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
@@ -16,7 +20,14 @@ from scalepod.capture import capture_attention
 from scalepod.datamodules import TinyShakespeare
 from scalepod.models import BaselineGPT, EnergyGatedGPT
 
-SHAPE = {"block_size": 128, "n_layer": 4, "n_head": 4, "n_embd": 128, "dropout": 0.1, "learning_rate": 1e-3}
+SHAPE: dict[str, Any] = {
+    "block_size": 128,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_embd": 128,
+    "dropout": 0.1,
+    "learning_rate": 1e-3,
+}
 DOCUMENTS = (50, 100, 200, 400)
 
 
@@ -25,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--path", default=None, help="the text; by default the data module finds it")
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--models", type=Path, default=None, help="folder in which trained models are kept")
     arguments = parser.parse_args()
     L.seed_everything(0, verbose=False)
     data = TinyShakespeare(path=arguments.path, block_size=SHAPE["block_size"], batch_size=16)
@@ -35,7 +47,7 @@ def main() -> None:
         "gate, published normalisation": EnergyGatedGPT(vocab_size, normalization="sequence", **SHAPE),
     }
     for name, model in models.items():
-        train(model, data, arguments.steps, name)
+        train(model, data, arguments.steps, name, arguments.models)
     documents = held_out_documents(data, max(DOCUMENTS))
     print_losses(models, documents)
     maps = captured(models["baseline"], documents)
@@ -45,16 +57,31 @@ def main() -> None:
     print_forward_lags(maps)
 
 
-def train(model: L.LightningModule, data: TinyShakespeare, steps: int, name: str) -> None:
-    """Train a model without logs or checkpoints."""
+def train(
+    model: L.LightningModule,
+    data: TinyShakespeare,
+    steps: int,
+    name: str,
+    folder: Path | None = None,
+    callbacks: Sequence[L.Callback] = (),
+) -> None:
+    """Train a model without logs or checkpoints, or take it from a folder, where it is put otherwise."""
+    kept = None if folder is None else folder / f"{name.replace(' ', '_')}_{steps}.pt"
+    if kept is not None and kept.exists():
+        model.load_state_dict(torch.load(kept, weights_only=True))
+        model.eval()
+        return
     L.seed_everything(0, verbose=False)
     trainer = L.Trainer(
         max_steps=steps, logger=False, enable_checkpointing=False, limit_val_batches=0, enable_model_summary=False,
-        gradient_clip_val=1.0, accelerator="auto", devices=1,
+        gradient_clip_val=1.0, accelerator="auto", devices=1, callbacks=list(callbacks),
     )  # fmt: skip
     print(f"training: {name}", flush=True)
     trainer.fit(model, datamodule=data)
     model.eval()
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(model.state_dict(), kept)
 
 
 def held_out_documents(data: TinyShakespeare, n: int) -> Tensor:

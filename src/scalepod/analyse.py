@@ -11,7 +11,7 @@ from .analysis import WHOLE, LayerAnalysis
 from .coherence import Coherence, coherence
 from .confidence.assess import assess
 from .confidence.groups import MIN_DOCUMENTS, all_groups
-from .field import LagMoments, lag_covariance_from_moments, mean_profile
+from .field import LagMoments, covariance_rounding, lag_covariance_from_moments, mean_profile
 from .heads import HeadMoments, HeadRedundancy, head_gram, head_redundancy
 from .options import Options
 from .pod import LagPOD, lag_pod, lag_windows, pod_of_snapshots, windowed_snapshots
@@ -59,7 +59,8 @@ def analyse(
     found = refine_scales(energies, scales, dominant_scales(energies, scales))
     lags = equivalent_lag(found, options.omega0)
     names, centres, windows = _windows(options, lags, n_tokens)
-    lag = lag_pod(covariance, windows, max(len(covariance), options.n_modes))
+    rounding = covariance_rounding(moments)
+    lag = lag_pod(covariance, windows, max(len(covariance), options.n_modes), rounding)
     snapshots = field = None
     if documents is not None:
         snapshots = windowed_snapshots(documents.attn, windows, valid=documents.valid, burn_in=options.burn_in)

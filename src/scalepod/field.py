@@ -222,6 +222,16 @@ def lag_covariance_from_moments(moments: LagMoments) -> Tensor:
     return R * varies[..., None, :] * varies[..., None]
 
 
+def covariance_rounding(moments: LagMoments) -> float:
+    """Rounding error of the eigenvalues of `lag_covariance_from_moments`: `max(N, L) eps` of the raw energy.
+
+    Args:
+        moments: Moments of at least 1 snapshot.
+    """
+    n, n_lags = int(moments.n), moments.second.shape[-1]
+    return max(n, n_lags) * torch.finfo(moments.second.dtype).eps * float(moments.second.trace()) / n
+
+
 @numeric
 def mean_profile(moments: LagMoments) -> Tensor:
     """Mean attention paid at each lag, over snapshots and query rows: `sum_s sum_i A[s, i, i - tau] / sum_s sum_i 1`.

@@ -192,16 +192,18 @@ def pod_of_snapshots(snapshots: Snapshots, n_modes: int = 3) -> FieldPOD:
 
 
 @numeric
-def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPOD:
+def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3, rounding: float = 0.0) -> LagPOD:
     """POD over lags: eigenvalues and eigenvectors of `g_m(tau) R[tau, tau'] g_m(tau')`.
 
     Text is homogeneous along the query axis, so this decomposition converges with the number of documents where the
-    field POD counts them. Zeros and signs as in `field_pod`, with the floor `L eps lambda_1`.
+    field POD counts them. Zeros and signs as in `field_pod`, with the floor `L eps lambda_1`, or `rounding` where that
+    is higher: rows of attention add up to 1, so that R has an eigenvalue of 0, of which rounding makes a small one.
 
     Args:
         R: Lag covariance, [L, L], L = T or, with signed lags, L = 2T - 1.
         windows: Windows over |tau|, [M, T]; None is one window of ones.
         n_modes: Modes K to return.
+        rounding: Error of R (see `scalepod.field.covariance_rounding`).
 
     Returns:
         Eigenvalues and modes, float64 where the device has it.
@@ -220,7 +222,7 @@ def lag_pod(R: Tensor, windows: Tensor | None = None, n_modes: int = 3) -> LagPO
         )
     if n_lags != n_tokens:
         window = window[:, lag_axis(n_tokens, True, window.device).abs()]
-    values, vectors = eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags)
+    values, vectors = eigen(window[:, :, None] * covariance * window[:, None, :], n_lags, n_lags, rounding)
     kept, modes = _leading(values, vectors, n_modes)
     return LagPOD(values, modes * torch.where(kept > 0, _signs(modes), 0.0)[..., None])
 
@@ -281,23 +283,24 @@ def _windowed_gram(u: Tensor, window: Tensor, causal: bool) -> Tensor:
     return total.view(-1, n, n)
 
 
-def eigen(matrices: Tensor, size: int, rank: int) -> tuple[Tensor, Tensor]:
+def eigen(matrices: Tensor, size: int, rank: int, rounding: float = 0.0) -> tuple[Tensor, Tensor]:
     """Descending eigenvalues [M, n], zeros below the floor and from `rank` on, and eigenvectors as rows [M, n, n]."""
     try:
         values, vectors = torch.linalg.eigh(matrices)
         values, vectors = values.flip(-1), vectors.flip(-1)
     except _NoConvergence:  # the singular values of a covariance are its eigenvalues
         vectors, values, _ = torch.linalg.svd(matrices)
-    return _above_floor(values, size, rank), vectors.mT
+    return _above_floor(values, size, rank, rounding), vectors.mT
 
 
-def spectrum_of(matrices: Tensor, size: int, rank: int) -> Tensor:
+def spectrum_of(matrices: Tensor, size: int, rank: int, rounding: float = 0.0) -> Tensor:
     """Eigenvalues of covariances [..., n, n] as the decompositions here give them, without eigenvectors.
 
     Args:
         matrices: Symmetric positive semi-definite matrices.
         size: Larger dimension of the problem behind them, for the floor `size eps lambda_1`.
         rank: Eigenvalues that can differ from 0.
+        rounding: Error of the matrices, where that is known: a higher floor.
 
     Returns:
         Descending, [..., n]; exact zeros below the floor and from `rank` on.
@@ -306,11 +309,11 @@ def spectrum_of(matrices: Tensor, size: int, rank: int) -> Tensor:
         values = torch.linalg.eigvalsh(matrices).flip(-1)
     except _NoConvergence:
         values = torch.linalg.svdvals(matrices)
-    return _above_floor(values, size, rank)
+    return _above_floor(values, size, rank, rounding)
 
 
-def _above_floor(values: Tensor, size: int, rank: int) -> Tensor:
-    floor = size * torch.finfo(values.dtype).eps * values[..., :1]
+def _above_floor(values: Tensor, size: int, rank: int, rounding: float) -> Tensor:
+    floor = (size * torch.finfo(values.dtype).eps * values[..., :1]).clamp(min=rounding)
     values = torch.where(values > floor, values, 0.0)
     values[..., rank:] = 0
     return values

@@ -197,12 +197,11 @@ def effective_rank(eigenvalues: Tensor, epsilon: float) -> Tensor:
 
 @numeric
 def fractional_rank(eigenvalues: Tensor, epsilon: float, total: Tensor | None = None) -> Tensor:
-    """Effective rank as a smooth number: where the residual energy, interpolated between modes, meets `eps * total`.
+    """Effective rank as a smooth number: n - 1 modes and the share of mode n that leaves `eps * total`.
 
-    Between n - 1 and n modes the residual `r_n = sum_{k > n} lambda_k` is interpolated in its logarithm (an exponential
-    decay is then followed exactly), in the step that ends a spectrum, at r_n = 0, linearly. The next whole number is
-    `effective_rank`. An effective rank that is whole hardly ever moves when documents are left out, and then jumps: no
-    standard error can be had from it.
+    The residual energy `r_n = sum_{k > n} lambda_k` is interpolated linearly between n - 1 and n modes. The next whole
+    number is `effective_rank`. An effective rank that is whole hardly ever moves when documents are left out, and then
+    jumps: no standard error can be had from it.
 
     Args:
         eigenvalues: Leading eigenvalues, descending, [..., n].
@@ -218,17 +217,15 @@ def fractional_rank(eigenvalues: Tensor, epsilon: float, total: Tensor | None = 
     Example:
         >>> import torch
         >>> from scalepod.spectrum import fractional_rank
-        >>> round(float(fractional_rank(2.0 ** -torch.arange(60.0), 0.10)), 4)  # log2(10)
-        3.3219
+        >>> round(float(fractional_rank(torch.tensor([6.0, 3.0, 1.0, 0.0]), 0.25)), 4)  # 6 of 10, and half of 3
+        1.5
     """
     residual = _residual(eigenvalues, epsilon)
     residual = torch.cat([residual, torch.zeros_like(residual[..., :1])], -1) + _missing(residual[..., 0], total)
     allowed = epsilon * residual[..., 0]
     n = (residual > allowed[..., None]).sum(-1)
     before, after = entry(residual, n - 1), entry(residual, n)
-    smooth = (before / allowed).log() / (before / after).log()
-    step = torch.where(after > 0, smooth, 1 - allowed / before)
-    rank = torch.where(n > 0, n - 1 + step, 0.0)
+    rank = torch.where(n > 0, n - (allowed - after) / (before - after), 0.0)
     return torch.where(n < residual.shape[-1], rank, torch.nan)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scalepod.confidence.convergence import Convergence, Level, convergence
-from scalepod.spectrum import effective_rank, spectral_concentration
+from scalepod.spectrum import fractional_rank, spectral_concentration
 
 
 def level(*spectra):
@@ -28,9 +28,7 @@ def test_means_over_parts():
         values = torch.tensor(spectra, dtype=torch.float64)
         assert float(found.t_spec[place]) == pytest.approx(float(spectral_concentration(values).t_spec.mean()))
         for row, epsilon in enumerate((0.1, 0.01)):
-            assert float(found.h_star[row, place]) == pytest.approx(
-                float(effective_rank(values, epsilon).double().mean())
-            )
+            assert float(found.h_star[row, place]) == pytest.approx(float(fractional_rank(values, epsilon).mean()))
 
 
 def test_a_part_without_a_fit_is_left_out():
@@ -42,7 +40,7 @@ def test_eigenvalues_that_were_cut_off_count():
     spectrum = torch.tensor([power_law(40, 1.0)], dtype=torch.float64)
     cut = Level(spectrum[:, :35], spectrum.sum(-1))
     found = convergence(cut, cut, cut, 8, (0.1,))
-    assert float(found.h_star[0, 2]) == float(effective_rank(spectrum[0], 0.1))
+    assert float(found.h_star[0, 2]) == pytest.approx(float(fractional_rank(spectrum[0], 0.1)))
 
 
 @pytest.mark.parametrize(

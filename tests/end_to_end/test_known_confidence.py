@@ -59,8 +59,6 @@ def test_patterns_need_less_than_half_the_modes_of_their_null(n, n_tokens):
     excess = found.excess()
     assert found.h_star[0.10] + excess["h_star_excess"] < 0
     assert found.lag_h_star[0.10] + excess["lag_h_star_excess"] < 0
-    for name in ("t_spec_excess", "lag_t_spec_excess"):
-        assert excess[name] < 0 or math.isnan(excess[name]), name
 
 
 @pytest.mark.parametrize(("n", "n_tokens"), SIZES)
@@ -73,7 +71,6 @@ def test_noise_is_its_own_null(n, n_tokens):
     assert (np.abs(ratio.log().numpy()) < SIGMAS * np.sqrt(2 * 2 / independent)).all()
 
 
-@pytest.mark.xfail(strict=True, reason="the lag null is that of infinitely many documents, less spread out than 20")
 def test_the_lag_spectrum_of_noise_is_its_own_null():
     excess = [analysed(only_noise(20, 128, seed=seed).attn).excess() for seed in range(4)]
     assert abs(np.mean([each["lag_h_star_excess"] for each in excess])) <= 1

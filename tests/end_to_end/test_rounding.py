@@ -6,7 +6,6 @@ import torch
 from end_to_end.ensembles import analysed, gabor_profiles, plant
 
 
-@pytest.mark.xfail(strict=True, reason="the floor of the lag spectrum is that of R, not of the moments R is made of")
 def test_the_eigenvalue_that_row_sums_take_away_enters_no_fit():
     """Rows add up to 1, so every row of the fluctuation adds up to 0 and R has rank T - 1, however little varies."""
     causal = torch.ones(30, 30, dtype=torch.bool).tril()
@@ -18,7 +17,6 @@ def test_the_eigenvalue_that_row_sums_take_away_enters_no_fit():
             assert int(found.lag_fit.n_points[0]) == 29
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="trace and eigenvalues of a window of rounding differ")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fluctuations_at_some_lags_only_leave_windows_with_rounding_alone(dtype):
     for period in (5.3, 9.1):

@@ -266,17 +266,18 @@ def test_the_whole_number_after_a_fractional_rank_is_the_effective_rank(epsilon)
     assert torch.equal(fractional_rank(spectra, epsilon).ceil().long(), effective_rank(spectra, epsilon))
 
 
-def test_fractional_rank_follows_an_exponential_decay():
-    k = torch.arange(200, dtype=torch.float64)
-    for epsilon in (0.1, 0.05, 0.01):
-        expected = -5 * math.log(epsilon)
-        assert float(fractional_rank(torch.exp(-k / 5), epsilon)) == pytest.approx(expected)
+def test_fractional_rank_is_where_the_residual_energy_crosses_the_bound():
+    spectrum = np.exp(-np.arange(40) / 5)
+    residual = spectrum.sum() - np.concatenate([[0.0], spectrum.cumsum()])
+    for epsilon in (0.3, 0.1, 0.01):
+        expected = np.interp(-epsilon * spectrum.sum(), -residual, np.arange(41))
+        assert float(fractional_rank(torch.from_numpy(spectrum), epsilon)) == pytest.approx(expected)
 
 
 def test_fractional_rank_of_known_spectra():
     assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.1)) == pytest.approx(2)
-    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.2)) == pytest.approx(1 + math.log(2) / math.log(4))
-    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.05)) == pytest.approx(2.5)  # the last step is linear
+    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.2)) == pytest.approx(1 + 2 / 3)
+    assert float(fractional_rank(torch.tensor([6, 3, 1]), 0.05)) == pytest.approx(2.5)
     assert float(fractional_rank(torch.tensor([1.0, 0, 0]), 0.0)) == 1
     assert fractional_rank(torch.zeros(2, 4), 0.1).tolist() == [0, 0]
 

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from .._checks import numeric
 from ..analysis import LayerAnalysis
-from ..field import LagMoments
+from ..field import LagMoments, covariance_rounding
 from ..options import Options
 from ..pod import Snapshots
 from ..scalogram import scale_energy
 from ..spectrum import SpectralFit, effective_rank
 from .convergence import Convergence, Level, convergence
 from .estimates import PartSpectra, estimates
-from .groups import all_but_one, dealt, field_spectra, lag_spectra, part_covariances
+from .groups import all_but_one, all_groups, dealt, field_spectra, lag_spectra, part_covariances
 from .held_out import field_captured, lag_captured
 from .null import null_spectra
 from .record import Confidence
@@ -49,8 +49,8 @@ def assess(
     all_of_them = torch.ones(1, n_groups, dtype=torch.bool)
     parts = torch.cat([all_of_them, all_but_one(n_groups), dealt(n_groups, 4), dealt(n_groups, 2)])
     parts, windows = parts.to(lag_modes.device), analysis.windows[:n_windows]
-    covariances = part_covariances(groups, parts)
-    lag = Level(*lag_spectra(covariances, windows, _bases(analysis, options, lag_modes[:n_windows])))
+    covariances, rounding = part_covariances(groups, parts), covariance_rounding(all_groups(groups))
+    lag = Level(*lag_spectra(covariances, windows, _bases(analysis, options, lag_modes[:n_windows]), rounding))
     field = None
     if snapshots is not None and labels is not None:
         spectra = field_spectra(snapshots.gram[:n_windows], labels, parts, analysis.n_tokens)

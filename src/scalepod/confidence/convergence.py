@@ -20,7 +20,8 @@ class Convergence(NamedTuple):
     t_spec: Tensor
     """T_spec, [3]; NaN where undefined."""
     h_star: Tensor
-    """H*(eps), [E, 3], for each residual energy eps."""
+    """H*(eps), [E, 3], for each residual energy eps; as real numbers (`scalepod.spectrum.fractional_rank`), since one
+    mode more is a large step for an H* of 5."""
 
     @property
     def growth(self) -> Tensor:
@@ -80,10 +81,8 @@ def convergence(
     """
     levels = (quarters, halves, whole)
     t_spec = torch.stack([spectral_concentration(level.spectra, fit_range).t_spec.nanmean() for level in levels])
-    ranks = [[_effective_rank(level, epsilon).nanmean() for level in levels] for epsilon in epsilons]
+    ranks = [
+        [fractional_rank(level.spectra, epsilon, level.total).nanmean() for level in levels] for epsilon in epsilons
+    ]
     h_star = torch.stack([torch.stack(row) for row in ranks]) if ranks else t_spec.new_zeros(0, len(levels))
     return Convergence(t_spec.new_tensor([n_snapshots / 4, n_snapshots / 2, n_snapshots]), t_spec, h_star)
-
-
-def _effective_rank(level: Level, epsilon: float) -> Tensor:
-    return fractional_rank(level.spectra, epsilon, level.total).ceil()

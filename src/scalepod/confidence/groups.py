@@ -103,7 +103,9 @@ def part_covariances(groups: LagMoments, parts: Tensor) -> Tensor:
 
 
 @numeric
-def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def lag_spectra(
+    covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | None = None, rounding: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Lag-POD eigenvalues of each part in each window.
 
     Args:
@@ -112,6 +114,7 @@ def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | 
         bases: For each window the leading lag modes of all documents, [K, L]. The parts differ little from the whole:
             in its first 64 modes the parts are solved (Rayleigh-Ritz), for the others their energy along each of them
             is taken, which is right to first order in the difference. None solves in full.
+        rounding: Error of the covariances (see `scalepod.field.covariance_rounding`); smaller eigenvalues are 0.
 
     Returns:
         Eigenvalues, descending, zeros behind where a window has fewer profiles, [P, M, K] (K = L without bases), and
@@ -121,22 +124,26 @@ def lag_spectra(covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | 
     weights = windows[:, lag_axis(n_tokens, n_lags != n_tokens, windows.device).abs()]
     total = covariances.diagonal(0, -2, -1) @ weights.square().mT
     if bases is None:
-        return spectrum_of(weights[:, :, None] * covariances[:, None] * weights[:, None, :], n_lags, n_lags), total
-    spectra = [
-        _spectra_near(covariances, basis.to(weight) * weight) for basis, weight in zip(bases, weights, strict=True)
+        windowed = weights[:, :, None] * covariances[:, None] * weights[:, None, :]
+        spectra = spectrum_of(windowed, n_lags, n_lags, rounding)
+        return spectra, total.maximum(spectra.sum(-1))
+    each = [
+        _spectra_near(covariances, basis.to(weight) * weight, rounding)
+        for basis, weight in zip(bases, weights, strict=True)
     ]
-    longest = max(values.shape[-1] for values in spectra)
-    return torch.stack([F.pad(values, (0, longest - values.shape[-1])) for values in spectra], 1), total
+    longest = max(values.shape[-1] for values in each)
+    spectra = torch.stack([F.pad(values, (0, longest - values.shape[-1])) for values in each], 1)
+    return spectra, total.maximum(spectra.sum(-1))  # rounding can put the trace below the sum of what is positive
 
 
-def _spectra_near(covariances: Tensor, modes: Tensor) -> Tensor:
+def _spectra_near(covariances: Tensor, modes: Tensor, rounding: float) -> Tensor:
     """Eigenvalues of covariances [P, L, L] that are nearly diagonal in the given modes [K, L], [P, K]."""
     n_lags = covariances.shape[-1]
     images = modes @ covariances
     leading = images[:, :_SOLVED] @ modes[:_SOLVED].mT
     others = (images[:, _SOLVED:] * modes[_SOLVED:]).sum(-1)
-    values = torch.cat([spectrum_of(leading, n_lags, n_lags), others], -1)
-    return values.clamp(min=0).sort(-1, descending=True).values
+    values = torch.cat([spectrum_of(leading, n_lags, n_lags, rounding), others], -1)
+    return torch.where(values > rounding, values, 0.0).sort(-1, descending=True).values
 
 
 @numeric
