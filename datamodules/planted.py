@@ -16,10 +16,10 @@ class PlantedScales(CharDataModule):
 
         wqnwqnwqnwqnhibhibhibhib...
 
-    A model that has learned it looks where the word was before. For lags P of 8, 12 and 13, a GPT of 2 layers (64
-    wide, 4 heads, T = 128) after 300 steps of 32 windows (AdamW, 3e-3) did this: its first layer pays most attention
-    to lags P - 1 and 2 P - 1, where the letter to come stood the last times, and its second layer to lags 0, P and
-    2 P. At 8 scales per octave the highest peak of the second layer's scalogram stands at 8.3, 11.7 and 12.7.
+    A model that has learned it looks where the word was before. A GPT of 2 layers (64 wide, 4 heads, T = 128) after 300
+    steps of 32 windows (AdamW, 3e-3) did this: its first layer pays most attention to lags P - 1 and 2 P - 1, where the
+    letter to come stood the last times, and its second layer to lags 0, P and 2 P. The highest peak of the second
+    layer's scalogram then stands within 2 % of P for P = 5, 8, 13 and 21 (``python benchmarks/planted.py``).
 
     Args:
         lag: Letters P in a word, in characters.
