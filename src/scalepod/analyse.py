@@ -54,7 +54,7 @@ def analyse(
     signed = n_tokens > 1 and moments.second.shape[-1] != n_tokens
     covariance = lag_covariance_from_moments(moments)
     n_queries = float(moments.counts.sum()) / n
-    scales = _scales(options, n_tokens).to(covariance.device)
+    scales = _scales(options, n_tokens).to(covariance)  # a device may have no float64
     energies = scalogram(covariance, scales, options.omega0, n_queries=n_queries)
     found = refine_scales(energies, scales, dominant_scales(energies, scales))
     lags = equivalent_lag(found, options.omega0)
