@@ -138,7 +138,15 @@ def _draw_profiles(ax: Axes, row: Sequence[LayerAnalysis | None], mode: int) -> 
         spectrum = layer.lag.eigenvalues[0]
         shares.append((percent(float(spectrum[mode] / spectrum.sum())), style["color"]))
     for place, (words, color) in enumerate(reversed(shares)):
-        ax.text(1 - 0.16 * place, 1.02, words, transform=ax.transAxes, ha="right", color=color, fontsize=7.5)
+        ax.text(
+            1 - min(0.16, 1 / len(shares)) * place,
+            1.02,
+            words,
+            transform=ax.transAxes,
+            ha="right",
+            color=color,
+            fontsize=7.5,
+        )
     if not shares:
         say(ax, NONE)
 

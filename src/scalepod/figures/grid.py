@@ -15,6 +15,8 @@ _DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))  # for the runs after the seventh,
 # caption, and at the sides.
 _TOP, _LEGEND, _BOTTOM, _LEFT, _RIGHT = 80, 24, 76, 168, 20
 
+_BOLD = 7.8  # width of a bold character, rather more than less, in pixels
+
 
 class Grid(NamedTuple):
     """Places of panels on a page, in pixels."""
@@ -59,7 +61,7 @@ def grid_page(
         _write_runs(page, runs)
     step = (WIDTH - _LEFT - _RIGHT) / len(columns)
     for column, name in enumerate(columns):
-        page.text(_LEFT + column * step, top - 18, shorten(name, max(6, int(step / 7))), fontweight="bold")
+        page.text(_LEFT + column * step, top - 18, shorten(name, max(6, int(step / _BOLD) - 1)), fontweight="bold")
     for row, name in enumerate(rows):
         page.text(16, top + row * row_height + 4, name, fontweight="bold")
     return Grid(page, top, len(columns), row_height, (step - gap[0], row_height - gap[1]))
@@ -74,10 +76,10 @@ def run_styles(n_runs: int) -> list[dict[str, Any]]:
 def _write_runs(page: Page, labels: Sequence[str]) -> None:
     """Legend of the runs, above the panels."""
     room = (WIDTH - 2 * 16) / len(labels)
-    length = max(5, int(room / 6.5) - 4)
+    length = max(5, int(room / _BOLD) - 4)
     left = 16.0
     for label, style in zip(labels, run_styles(len(labels)), strict=True):
         glyph = "―" if style["linestyle"] == "-" else "╌" if style["linestyle"] == _DASHES[1] else "┈"
         text = f"{glyph} {shorten(label, length)}"
         page.text(left, 58, text, color=style["color"], fontweight="bold")
-        left += min(room, 6.5 * len(text) + 18)
+        left += min(room, _BOLD * (len(text) + 2))

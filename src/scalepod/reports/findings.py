@@ -172,13 +172,15 @@ def _beyond_chance(layer: LayerAnalysis) -> Iterator[str]:
     """What patterns of half the documents are worth in the other half, and how many fewer it takes than without any."""
     if layer.confidence is None or not layer.epsilons:
         return
-    ranks = {k: n for k, n in layer.confidence.heldout_ranks(layer.epsilons[0]).items() if not math.isnan(n)}
-    found = [
-        f"{n:.0f} {_PATTERNS[k]}" if math.isfinite(n) else f"no number of {_PATTERNS[k]}" for k, n in ranks.items()
-    ]
-    if found:
-        held = _held(f"h_star_{epsilon_name(layer.epsilons[0])}")
-        yield f"Of half the documents, {' and '.join(found)} would hold {held} of the energy of the other half."
+    ranks = layer.confidence.heldout_ranks(layer.epsilons[0])
+    enough = [f"{rank:.0f} {_PATTERNS[kind]}" for kind, rank in ranks.items() if math.isfinite(rank)]
+    never = [f"no number of {_PATTERNS[kind]}" for kind, rank in ranks.items() if math.isinf(rank)]
+    held = f"{_held(f'h_star_{epsilon_name(layer.epsilons[0])}')} of the energy of the other half"
+    if enough:
+        also = f"; {' and '.join(never)} does" if never else ""
+        yield f"{' or '.join(enough)} of half the documents hold {held}{also}."
+    elif never:
+        yield f"{' and '.join(never).capitalize()} of half the documents holds {held}."
     excess = layer.excess()
     numbers = {kind: excess.get(f"{'lag_' * (kind == 'lag')}h_star_excess", math.nan) for kind in _PATTERNS}
     fewer = [

@@ -67,18 +67,19 @@ def _firings(comparison: Comparison) -> Iterator[str]:
 
 
 def _alignment(comparison: Comparison) -> Iterator[str]:
-    labels = [firing.label for firing in comparison.firings]
-    for place, label in enumerate(labels[1:], start=1):
+    first, *others = comparison.firings
+    for place, other in enumerate(others, start=1):
         pairs = [(row[0], row[place]) for row in comparison.layers]
-        both = [(one, other) for one, other in pairs if one and other]
-        if any(one != other for one, other in both):
-            yield f"The layers of {label} have other names; they are put beside those of {labels[0]} in their order."
-        for missing, there, names in (
-            (label, labels[0], [one for one, other in pairs if one and not other]),
-            (labels[0], label, [other for one, other in pairs if other and not one]),
+        if any(one and two and one != two for one, two in pairs):
+            yield f"The layers of {other.label} have other names; they are put beside those of {first.label} in order."
+        for here, there, lonely in (
+            (other, first, [one for one, two in pairs if one and not two]),
+            (first, other, [two for one, two in pairs if two and not one]),
         ):
-            if names:
-                yield f"{missing} has no counterpart of {', '.join(short_names(names))} of {there}."
+            if lonely:
+                short = dict(zip(there.analyses, short_names(list(there.analyses)), strict=True))
+                names = ", ".join(short[name] for name in lonely)
+                yield f"{here.label} has no counterpart of {names} of {there.label}."
 
 
 def _left_out(comparison: Comparison) -> Iterator[str]:

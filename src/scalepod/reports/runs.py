@@ -1,5 +1,6 @@
 """Runs under the names they go by, and one firing of each to be looked at side by side."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from ..analysis import LayerAnalysis
 from ..provenance import Provenance
 from ..results import Results, load
 
-RESULTS_FOLDER = "scalepod_results"
-"""Folder of a run in which a callback without a prefix of its own leaves its files."""
+_NAMELESS_BUT_VERSION = re.compile(r"/|\.\.?|scalepod_results|analysis\.npz")
+_NAMELESS = re.compile(rf"{_NAMELESS_BUT_VERSION.pattern}|version_\d+")
 
 
 @dataclass(frozen=True)
@@ -75,31 +76,23 @@ def open_runs(paths: Sequence[str | Path], labels: Sequence[str] | None = None) 
 
 
 def default_labels(paths: Sequence[str | Path]) -> list[str]:
-    """The shortest ends of the paths that tell the runs apart; what all of them begin or end with is left out.
+    """The shortest ends of the paths that tell the runs apart.
+
+    Names that say nothing of a run are left out, and ``version_0`` and so on where the runs differ in more than that.
 
     Example:
-        >>> default_labels(["runs/baseline/version_0", "runs/ega/version_0", "out/ega/analysis.npz"])
+        >>> default_labels(["runs/baseline/version_0", "runs/ega/version_3", "out/ega/analysis.npz"])
         ['runs/baseline', 'runs/ega', 'out/ega']
-        >>> default_labels(["runs/baseline/version_0/"])
-        ['version_0']
+        >>> default_labels(["runs/ega/version_0", "runs/ega/version_1"])
+        ['version_0', 'version_1']
     """
-    parts = [_telling_parts(Path(path)) for path in paths]
-    if len(parts) == 1:
-        return [parts[0][-1]]
-    while min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
-        parts = [part[:-1] for part in parts]
-    for length in range(1, max(map(len, parts)) + 1):
-        ends = ["/".join(part[-length:]) for part in parts]
-        if len(set(ends)) == len(ends):
-            return ends
-    return ends
-
-
-def _telling_parts(path: Path) -> list[str]:
-    """The parts of a path without those that every run has, by which none is told."""
-    parts = [part for part in path.parts if part not in ("/", ".", "..")]
-    named = [part for part in parts if part not in (RESULTS_FOLDER, "analysis.npz", "version_0")]
-    return named or parts[-1:] or [str(path)]
+    for nameless in (_NAMELESS, _NAMELESS_BUT_VERSION):
+        parts = [[part for part in Path(path).parts if not nameless.fullmatch(part)] or [str(path)] for path in paths]
+        for length in range(1, max(map(len, parts)) + 1):
+            labels = ["/".join(part[-length:]) for part in parts]
+            if len(set(labels)) == len(labels):
+                return labels
+    return labels
 
 
 def _listed(steps: Sequence[int], most: int = 12) -> str:
