@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import json
 import logging
+import re
 import sys
 import warnings
 from argparse import SUPPRESS, ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -23,10 +24,11 @@ from .callbacks.reporting import draw, log_images
 from .capture import NoAttentionFound
 from .checkpoint import classes_of, read_checkpoint
 from .cli_errors import original, speaks_for_itself
-from .results import ANALYSIS, load
+from .provenance import plain
+from .results import ANALYSIS
 from .store import save_analyses
 from .summary import summary
-from .training_cli import CONFIG_OPTIONS, TrainingCLI
+from .training_cli import CONFIG_OPTIONS, TrainingCLI, with_shipped_configs
 
 DESCRIPTION = """\
 scalepod analyze: analyse the attention of a checkpoint, layer by layer.
@@ -44,8 +46,8 @@ checkpoint lies, else of the hyperparameters in the checkpoint. What stands on t
   scalepod analyze --ckpt_path last.ckpt --data CharTextDataModule --data.path other.txt
   scalepod analyze --ckpt_path mine.ckpt --model my_package.MyModel --data my_package.MyData
 
-Options of the trainer other than accelerator, devices (one is used), precision, plugins and the progress bar are left
-aside."""
+Options of the callback that are not given (null) are those of the run. Of those of the trainer, accelerator, devices
+(one is used), precision, plugins and the progress bar count, the others are left aside."""
 
 FROM_RUN = ("n_snapshots", "include", "exclude", "heads", "omega0", "bands", "epsilons", "fit_range", "burn_in",
             "n_modes", "field", "confidence", "coherence", "prefix")  # fmt: skip
@@ -77,7 +79,7 @@ def main(args: Sequence[str]) -> int:
     warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
     try:
         with _quiet_lightning():
-            AnalysisCLI([*_settings_of_run(args), *args])
+            AnalysisCLI(_completed(args))
     except Exception as error:
         cause = original(error)
         if not (isinstance(cause, Impossible | NoAttentionFound | NoHeldOutData) or speaks_for_itself(cause)):
@@ -120,6 +122,12 @@ class AnalysisCLI(TrainingCLI):
         parser.add_class_arguments(ScalePODCallback, skip=skipped)
         parser.set_defaults(dict.fromkeys(FROM_RUN))
 
+    def _parse_ckpt_path(self) -> None:
+        """Take the model's options from the checkpoint as a fit does; without a class they were taken already."""
+        saved = read_checkpoint(self.config["analyze"]["ckpt_path"]).get("hyper_parameters", {})
+        if "_class_path" in saved:
+            super()._parse_ckpt_path()
+
     def before_instantiate_classes(self) -> None:
         """Keep of the trainer what says how a model is run, and of its callbacks the one that watched."""
         trainer = self._settings["trainer"]
@@ -148,12 +156,13 @@ class AnalysisCLI(TrainingCLI):
         step = self.trainer.analyze(model, callback, ckpt_path, datamodule)
         out = self._settings["out"] or Path(ckpt_path).with_name(f"{Path(ckpt_path).stem}_analysis")
         assert callback.provenance is not None
-        provenance = dataclasses.replace(callback.provenance, checkpoint=str(ckpt_path))
+        provenance = dataclasses.replace(
+            callback.provenance, checkpoint=str(ckpt_path), options=plain(callback.arguments)
+        )
         save_analyses(out / ANALYSIS, callback.analyses, step, provenance=provenance)
         if callback.images:
             log_images([], draw(callback.analyses, callback.tracked, callback.prefix, step), step, out)
-        found = load(out).header.provenance
-        print(f"{found.model} after {step} steps, {found.n_documents} documents of {found.data}\n")
+        print(f"{provenance.model} after {step} steps, {callback.n_documents} documents of {provenance.data}\n")
         print(summary(callback.analyses))
         print(f"\nResults: {out}")
 
@@ -161,7 +170,7 @@ class AnalysisCLI(TrainingCLI):
         """The callback of the run, or one with the defaults, with the options given here."""
         (watched,) = self.config_init[self.subcommand]["trainer"]["callbacks"] or [ScalePODCallback()]
         given = {name: self._settings[name] for name in FROM_RUN if self._settings[name] is not None}
-        options = {**watched.arguments, **given, "images": self._settings["images"], "on_error": "raise"}
+        options = {**watched.arguments, **given, "images": self._settings["images"]}
         try:
             return ScalePODCallback(**options)
         except ValueError as error:
@@ -187,37 +196,52 @@ def _watches(entry: Namespace | Mapping[str, Any]) -> bool:
     return isinstance(kind, type) and issubclass(kind, ScalePODCallback)
 
 
-def _settings_of_run(args: Sequence[str]) -> list[str]:
-    """Arguments for what the command line leaves open: the run's configuration, or what the checkpoint tells.
+def _completed(args: Sequence[str]) -> list[str]:
+    """The arguments, with the run's configuration or what the checkpoint tells for what they leave open.
 
     Raises:
         SystemExit: If no checkpoint is given.
-        Impossible: If it cannot be read, or tells nothing of its model.
+        Impossible: If it cannot be read, or nothing tells of its model.
     """
     parser = ArgumentParser(prog="scalepod analyze", usage=SUPPRESS, add_help=False, allow_abbrev=False)
     parser.add_argument("--ckpt_path", type=Path)
-    for name in (CONFIG_OPTIONS, ("--model",), ("--data",)):
-        parser.add_argument(*name, action="append")
+    for names in (CONFIG_OPTIONS, ("--model",), ("--data",)):
+        parser.add_argument(*names, action="append", default=[])
     given, others = parser.parse_known_args(args)
     if any(arg in ("-h", "--help") or ".help" in arg or arg.startswith("--print_config") for arg in others):
-        return []
+        return list(args)
     if given.ckpt_path is None:
         parser.error("give the checkpoint: --ckpt_path FILE")
     try:
         checkpoint = read_checkpoint(given.ckpt_path)
     except (ValueError, OSError) as error:
         raise Impossible(str(error)) from error
-    if given.config:
-        return []
-    folder = given.ckpt_path.absolute().parent
-    for config in (folder / "config.yaml", folder.parent / "config.yaml"):
-        if config.is_file() and not given.model:
-            print(f"Settings: {config}", file=sys.stderr)
-            return [f"--config={config}"]
-    found = classes_of(checkpoint)
-    if not given.model and "model" not in found:
+    # again at the end: a configuration of a fit has a ckpt_path, null, and what comes later counts
+    args = [*args, f"--ckpt_path={given.ckpt_path}"]
+    if not given.config and not given.model and (config := _config_of_run(given.ckpt_path)):
+        print(f"Settings: {config}", file=sys.stderr)
+        return [f"--config={config}", *args]
+    told = _keys_of(given.config) | {name for name in ("model", "data") if getattr(given, name)}
+    found = {name: value for name, value in classes_of(checkpoint).items() if name not in told}
+    if "model" not in told | found.keys():
         raise Impossible(
-            f"{given.ckpt_path} does not tell of which model it is, and there is no config.yaml in its run's folder: "
-            "give --config of the run, or --model and --data by the paths of their classes"
+            f"nothing tells of which model {given.ckpt_path} is, neither it nor a configuration: give --config of the "
+            "run, or --model and --data by the paths of their classes"
         )
-    return [f"--{key}={json.dumps(value)}" for key, value in found.items() if not getattr(given, key)]
+    return [*(f"--{name}={json.dumps(value)}" for name, value in found.items()), *args]
+
+
+def _config_of_run(checkpoint: Path) -> Path | None:
+    """The configuration in the run's folder, in which or one below which checkpoints lie."""
+    folder = checkpoint.absolute().parent
+    return next((path for path in (folder / "config.yaml", folder.parent / "config.yaml") if path.is_file()), None)
+
+
+def _keys_of(configs: Iterable[str]) -> set[str]:
+    """What configurations are about; one that cannot be read will be complained of when it is parsed."""
+    keys: set[str] = set()
+    for config in with_shipped_configs([f"--config={config}" for config in configs]):
+        path = Path(config.removeprefix("--config="))
+        with contextlib.suppress(OSError, ValueError):
+            keys |= set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return keys

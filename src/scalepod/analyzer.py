@@ -1,5 +1,7 @@
 """A checkpoint analysed as the callback would have analysed it during the training: no loop, no logger, one device."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +54,10 @@ class Analyzer(Trainer):
             _load_weights(model, checkpoint, ckpt_path)
         self.precision_plugin.convert_module(model)
         self.strategy.model_to_device()
-        _with_progress(callback, disabled=not self.shows_progress)
         callback.setup(self, model, "validate")
-        callback.analyse(self, model)
+        with _progress(callback, shown=self.progress_bar_callback is not None):
+            callback.analyse(self, model)
         return int(checkpoint.get("global_step", 0))
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether there is a progress bar."""
-        return self.progress_bar_callback is not None
 
 
 def _set_up(model: LightningModule, datamodule: LightningDataModule | None, checkpoint: dict[str, Any]) -> None:
@@ -98,17 +95,22 @@ def _check_vocabulary(datamodule: LightningDataModule, checkpoint: dict[str, Any
         )
 
 
-def _with_progress(callback: ScalePODCallback, *, disabled: bool) -> None:
+@contextlib.contextmanager
+def _progress(callback: ScalePODCallback, *, shown: bool) -> Iterator[None]:
     """Count the documents that the model has seen, on standard error where that is a terminal."""
-    forward = callback.forward_fn or default_forward
-    bar = tqdm(desc="documents", unit="", disable=disabled or None, leave=False)
+    given = callback.forward_fn
+    forward = given or default_forward
+    # disable=None: on a terminal alone
+    with tqdm(desc="documents", unit="", disable=None if shown else True, leave=False) as bar:
 
-    def counted(module: LightningModule, batch: Any) -> Any:
-        result = forward(module, batch)
-        bar.total = callback.n_documents
-        bar.update(min(batch_size(batch), bar.total - bar.n))
-        if bar.n == bar.total:
-            bar.close()
-        return result
+        def counted(module: LightningModule, batch: Any) -> Any:
+            result = forward(module, batch)
+            bar.total = callback.n_documents
+            bar.update(min(batch_size(batch), bar.total - bar.n))
+            return result
 
-    callback.forward_fn = counted
+        callback.forward_fn = counted
+        try:
+            yield
+        finally:
+            callback.forward_fn = given

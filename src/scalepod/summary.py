@@ -26,7 +26,7 @@ def summary(analyses: Mapping[str, LayerAnalysis]) -> str:
     complexity = [["complexity", "T_spec", f"H*({epsilon})", "lag T_spec", f"lag H*({epsilon})", "H* and documents"]]
     lags = [["lags, tokens", "dominant", "mean", *bands]]
     for name, analysis in analyses.items():
-        found = analysis.scalars()
+        found = analysis.scalars() if analysis.energy > 0 else {}
         values = [_value(found, quantity) for quantity in ("t_spec", ranks[0], "lag_t_spec", ranks[1])]
         complexity.append([name, *values, verdict(analysis)])
         shares = [percent(analysis.bands[band]) if band in analysis.bands else NONE for band in bands]

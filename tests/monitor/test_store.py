@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from scalepod import ScalePOD, load_analyses, save_analyses
+from scalepod import Provenance, ScalePOD, load_analyses, save_analyses
 from scalepod._files import atomic_write
+from scalepod.store import load_layer, read_header
 
 
 @pytest.fixture
@@ -65,11 +66,34 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path):
 
 
 def test_errors(tmp_path, analyses, monkeypatch):
-    np.savez(tmp_path / "other.npz", x=np.zeros(2))
-    with pytest.raises(ValueError, match="it has no header of theirs"):
-        load_analyses(tmp_path / "other.npz")
-    monkeypatch.setattr("scalepod.store.SCHEMA", 99)
-    save_analyses(tmp_path / "newer.npz", analyses, step=0)
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match="has layout 99, this scalepod reads 3: update"):
-        load_analyses(tmp_path / "newer.npz")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere"):
+        load_analyses(tmp_path / "nowhere.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"text.npz holds no scalepod results: it is no npz archive, or was cut off"):
+        load_analyses(tmp_path / "text.npz")
+    for name, arrays in {"other": {"x": np.zeros(2)}, "foreign": {"header": np.zeros(2)}}.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        with pytest.raises(ValueError, match=f"{name}.npz holds no scalepod results: it has no header of theirs"):
+            load_analyses(tmp_path / f"{name}.npz")
+    for schema, message in ((99, "this scalepod reads 3: update"), (2, "of an earlier scalepod, and this one reads 3")):
+        monkeypatch.setattr("scalepod.store.SCHEMA", schema)
+        save_analyses(tmp_path / "layout.npz", analyses, step=0)
+        monkeypatch.undo()
+        with pytest.raises(ValueError, match=f"layout.npz has layout {schema}, {message}"):
+            load_analyses(tmp_path / "layout.npz")
+
+
+def test_one_layer_alone(tmp_path, analyses):
+    save_analyses(tmp_path / "a.npz", analyses, step=7)
+    (_, whole), name = load_analyses(tmp_path / "a.npz"), "02_b/attn#1"
+    alone = load_layer(tmp_path / "a.npz", name)
+    assert all(same(value, getattr(alone, field)) for field, value in vars(whole[name]).items())
+
+
+def test_header_has_what_is_logged(tmp_path, analyses):
+    origin = Provenance(model="my.Model", options={"bands": {"near": 3}})
+    save_analyses(tmp_path / "a.npz", analyses, step=7, provenance=origin, more={"01_a.attn": {"mode_stability": 0.5}})
+    header = read_header(tmp_path / "a.npz")
+    assert (header.step, header.layers, header.provenance) == (7, tuple(analyses), origin)
+    assert header.scalars["01_a.attn"] == analyses["01_a.attn"].scalars() | {"mode_stability": 0.5}
+    assert header.scalars["02_b/attn#1"] == analyses["02_b/attn#1"].scalars()
