@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .analysis import WHOLE, LayerAnalysis
+from .bands import band_shares, mean_lag
 from .coherence import Coherence, coherence
 from .confidence.assess import assess
 from .confidence.groups import MIN_DOCUMENTS, all_groups
@@ -15,7 +16,7 @@ from .field import LagMoments, covariance_rounding, lag_covariance_from_moments,
 from .heads import HeadMoments, HeadRedundancy, head_gram, head_redundancy
 from .options import Options
 from .pod import LagPOD, lag_pod, lag_windows, pod_of_snapshots, windowed_snapshots
-from .scalogram import band_shares, dominant_scales, equivalent_lag, mean_lag, refine_scales, scale_grid, scalogram
+from .scalogram import dominant_scales, equivalent_lag, refine_scales, scale_grid, scalogram
 from .spectrum import spectral_concentration
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import scalepod
+from scalepod.bands import band_shares, mean_lag
 from scalepod.coherence import cross_coherence
 from scalepod.field import (
     from_lag,
@@ -18,7 +19,7 @@ from scalepod.field import (
     to_lag,
 )
 from scalepod.pod import degenerate_pairs, field_pod, lag_pod, lag_windows
-from scalepod.scalogram import band_shares, dominant_scales, mean_lag, scale_grid, scalogram
+from scalepod.scalogram import dominant_scales, scale_grid, scalogram
 from scalepod.spectrum import SpectralFit, effective_rank, spectral_concentration
 
 Analysis = Callable[[Tensor], dict[str, Tensor]]

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from scalepod.scalogram import band_edges, band_shares, mean_lag
+from scalepod.bands import band_edges, band_shares, mean_lag
 
 BANDS = {"fine": 4, "medium": 12, "coarse": 36}
 

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from .._checks import numeric
 from ..analysis import WHOLE, epsilon_name
+from ..bands import band_edges
 from ..field import lags
-from ..scalogram import band_edges, equivalent_lag, peak_near
+from ..scalogram import equivalent_lag, peak_near
 from ..spectrum import fractional_rank, spectral_concentration
 
 
@@ -89,7 +90,7 @@ def _check(parts: PartSpectra, n_windows: int) -> None:
 
 
 def _lag_values(lag_energy: Tensor, bands: Mapping[str, float], signed: bool) -> dict[str, Tensor]:
-    """Energy, mean lag and shares of the bands (see `scalepod.scalogram.mean_lag` and `band_shares`)."""
+    """Energy, mean lag and shares of the bands (see `scalepod.bands.mean_lag` and `band_shares`)."""
     n_lags = lag_energy.shape[-1]
     distance = lags((n_lags + 1) // 2 if signed else n_lags, signed, lag_energy.device).abs()
     energy = lag_energy.sum(-1)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..analysis import LayerAnalysis, epsilon_name
+from ..bands import band_edges
 from ..figures.words import NO_ENERGY, Kind, convergence_of, document_error, t_spec_error
-from ..scalogram import band_edges
 from .comparison import Comparison, Entry
 from .quantities import title_of
 from .tables import value_with_error
