@@ -1,7 +1,7 @@
 import pytest
 from run_folders import layers_of, write_run
 
-from scalepod.reports.runs import default_labels, open_runs
+from scalepod.reports.runs import default_labels, layer_names, open_runs
 
 
 def test_runs_are_named_by_what_tells_them_apart(runs):
@@ -11,6 +11,13 @@ def test_runs_are_named_by_what_tells_them_apart(runs):
     assert default_labels(["a/step_1.npz", "b/step_1.npz"]) == ["a/step_1.npz", "b/step_1.npz"]
     assert default_labels(["analysis.npz"]) == ["analysis.npz"]
     assert default_labels(["."]) == ["."]
+
+
+def test_short_names_that_would_be_the_same_stay_long():
+    names = ["model.encoder.layers.a.self_attention", "model.encoder.layers.b.self_attention"]
+    assert list(layer_names(names).values()) == ["a", "b"]
+    alike = [f"{'x' * 20}{letter}{'y' * 20}" for letter in "ab"]
+    assert layer_names(alike) == {name: name for name in alike}
 
 
 def test_files_and_folders_mix(runs):

@@ -46,6 +46,11 @@ class Comparison:
     """All values, by quantity, then layer, then run."""
 
     @property
+    def row_names(self) -> list[str]:
+        """Names of the rows: of the layers that belong together, that of the first run that has one."""
+        return [next(filter(None, row)) for row in self.layers]
+
+    @property
     def n_tests(self) -> int:
         """Differences that were tested."""
         return sum(math.isfinite(entry.change.p_value) for entry in self.entries)

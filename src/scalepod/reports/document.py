@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Literal
 
 from ..figures import confidence_figure, overview_figure, scalogram_figure
-from ..figures.names import short_names
 from ..figures.words import NONE
 from . import html
 from .comparison import Comparison, compare
@@ -14,7 +13,7 @@ from .html import Markup, element
 from .limits import limits
 from .notes import later_common_step, notes
 from .pictures import comparison_figures
-from .runs import Firing, Run
+from .runs import Firing, Run, layer_names
 from .tables import blocks
 
 _CAPTIONS = {
@@ -40,9 +39,7 @@ def report(runs: Sequence[Run], step: int | Literal["last"] = "last") -> str:
     """
     comparison = compare([run.at(step) for run in runs])
     firings = comparison.firings
-    names = {
-        firing.label: dict(zip(firing.analyses, short_names(list(firing.analyses)), strict=True)) for firing in firings
-    }
+    names = {firing.label: layer_names(firing.analyses) for firing in firings}
     title = f"Attention of {', '.join(firing.label for firing in firings)}"
     return html.page(
         title,
@@ -124,8 +121,7 @@ def _found(run: Run, firing: Firing, names: Mapping[str, str]) -> Iterator[Marku
 def _side_by_side(runs: Sequence[Run], comparison: Comparison) -> Iterator[Markup]:
     """The differences between the runs in words, and the tables; of a single run its values."""
     first, *others = (firing.label for firing in comparison.firings)
-    row_names = [next(filter(None, row)) for row in comparison.layers]
-    names = dict(zip(row_names, short_names(row_names), strict=True))
+    names = layer_names(comparison.row_names)
     if not others:
         yield element("h2", "Values")
         yield _values_of_one(comparison, names)
@@ -150,7 +146,8 @@ def _differences(comparison: Comparison, wording: Wording, names: Mapping[str, s
             yield element("h3", run)
         yield html.paragraphs(sentences)
     if by_run:
-        told = f"Significant: at most 5 % for even one false finding among all {comparison.n_tests} tests (Holm)."
+        found, n_tests = len(comparison.significant()), comparison.n_tests
+        told = f"{found} of {n_tests} tests are significant: at most 5 % for even one false finding in all (Holm)."
         yield element("p", told, class_="muted")
 
 

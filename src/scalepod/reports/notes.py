@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from ..figures.names import short_names
 from .comparison import Comparison
 from .differences import ALPHA, incomparable
 from .quantities import title_of
-from .runs import Firing, Run
+from .runs import Firing, Run, layer_names
 
 SEEDS = (
     "Standard errors are over the choice of held-out documents (jackknife). They do not hold what another seed of the "
@@ -77,7 +76,7 @@ def _alignment(comparison: Comparison) -> Iterator[str]:
             (first, other, [two for one, two in pairs if two and not one]),
         ):
             if lonely:
-                short = dict(zip(there.analyses, short_names(list(there.analyses)), strict=True))
+                short = layer_names(there.analyses)
                 names = ", ".join(short[name] for name in lonely)
                 yield f"{here.label} has no counterpart of {names} of {there.label}."
 

@@ -6,11 +6,10 @@ from matplotlib.figure import Figure
 
 from ..figures.compared_lines import profiles_figure, training_figure
 from ..figures.compared_maps import coherences_figure, scalograms_figure
-from ..figures.names import short_names
 from .comparison import Comparison
 from .curves import training_curves
 from .quantities import title_of
-from .runs import Run
+from .runs import Run, layer_names
 
 
 def comparison_figures(runs: Sequence[Run], comparison: Comparison) -> dict[str, Figure]:
@@ -25,7 +24,7 @@ def comparison_figures(runs: Sequence[Run], comparison: Comparison) -> dict[str,
     """
     firings = comparison.firings
     rows = [[firing.analyses.get(name) for firing, name in zip(firings, row, strict=True)] for row in comparison.layers]
-    names = short_names([next(filter(None, row)) for row in comparison.layers])
+    names = list(layer_names(comparison.row_names).values())
     labels = [firing.label for firing in firings]
     at = ", ".join(f"{firing.label} at step {firing.step}" for firing in firings)
     figures = {

@@ -1,12 +1,13 @@
 """Runs under the names they go by, and one firing of each to be looked at side by side."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ..analysis import LayerAnalysis
+from ..figures.names import short_names
 from ..provenance import Provenance
 from ..results import Results, load
 
@@ -73,6 +74,24 @@ def open_runs(paths: Sequence[str | Path], labels: Sequence[str] | None = None) 
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise ValueError(f"two runs are called {twice[0]!r}: give a label of its own to each with --labels")
     return [Run(name, load(path)) for name, path in zip(names, paths, strict=True)]
+
+
+def layer_names(layers: Iterable[str]) -> dict[str, str]:
+    """What layers are called where people read of them: short, but for names that would then be the same.
+
+    Args:
+        layers: Names as they are logged.
+
+    Returns:
+        The short names, by name.
+
+    Example:
+        >>> layer_names(["01_model.h.0.attn", "02_model.h.1.attn"])
+        {'01_model.h.0.attn': '01 h.0', '02_model.h.1.attn': '02 h.1'}
+    """
+    names = list(layers)
+    short = short_names(names)
+    return dict(zip(names, short if len(set(short)) == len(names) else names, strict=True))
 
 
 def default_labels(paths: Sequence[str | Path]) -> list[str]:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..figures.names import short_names
 from ..figures.words import NONE, with_error
 from .comparison import Comparison, Entry
 from .quantities import UNITS, meaning_of, title_of
+from .runs import layer_names
 
 COLUMNS = (
     "quantity", "layer", "run", "run_layer", "step", "value", "stderr", "difference", "difference_stderr", "p_value",
@@ -35,7 +35,7 @@ def blocks(comparison: Comparison) -> list[Block]:
     """The table of a comparison, quantity by quantity, in printed form: values and differences with standard errors."""
     first, *others = (firing.label for firing in comparison.firings)
     head = ("layer", first, *(word for label in others for word in (label, f"\N{MINUS SIGN} {first}")))
-    names = dict(zip(_row_names(comparison), short_names(_row_names(comparison)), strict=True))
+    names = layer_names(comparison.row_names)
     found = []
     for quantity in comparison.quantities:
         unit = f", {UNITS[quantity]}" if quantity in UNITS else ""
@@ -85,10 +85,6 @@ def csv_table(comparison: Comparison) -> str:
             change.test, str(change.significant).lower() if tested else "",
         ])  # fmt: skip
     return text.getvalue()
-
-
-def _row_names(comparison: Comparison) -> list[str]:
-    return [next(filter(None, row)) for row in comparison.layers]
 
 
 def _cells(entries: Sequence[Entry]) -> Iterator[str]:
