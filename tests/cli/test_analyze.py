@@ -103,6 +103,7 @@ def test_analyses_any_model_on_any_data_without_a_configuration(capsys: pytest.C
     own = ["--model=own_model.OwnModel", "--data=own_model.OwnData"]
     trained = run("fit", own, BARE, "--trainer.callbacks=ScalePODCallback", "--trainer.callbacks.images=false")
     trained.trainer.save_checkpoint("own.ckpt")
+    Path("config.yaml").unlink()
     assert main(["analyze", "--ckpt_path=own.ckpt", own[1], "--trainer.accelerator=cpu", NO_IMAGES]) == 0
     live, found = scalepod.load("."), scalepod.load("own_analysis")
     same_numbers(live, found)
