@@ -35,7 +35,7 @@ scalepod analyze: analyse the attention of a checkpoint, layer by layer.
 
 It gives the numbers that ScalePODCallback gave, or would have given, at that step of the training: the same documents,
 precision and options. They are printed with their standard errors, and written to a folder: analysis.npz, for
-scalepod.load and scalepod compare, and the pictures.
+scalepod.load, scalepod compare and scalepod report, and the pictures.
 
 Model, data and options are those of the run: of --config, else of the config.yaml of the run's folder in which the
 checkpoint lies, else of the hyperparameters in the checkpoint. What stands on the command line comes before them.

@@ -23,7 +23,7 @@ def summary(analyses: Mapping[str, LayerAnalysis]) -> str:
     epsilon = epsilon_name(next((some.epsilons[0] for some in layers if some.epsilons), 0.10))
     bands = list(dict.fromkeys(name for some in layers for name in some.bands))
     ranks = [f"h_star_{epsilon}", f"lag_h_star_{epsilon}"]
-    complexity = [["complexity", "T_spec", f"H*({epsilon})", "lag T_spec", f"lag H*({epsilon})", "H* and documents"]]
+    complexity = [["complexity", "T_spec", f"H*({epsilon})", "lag T_spec", f"lag H*({epsilon})", "H*: converged?"]]
     lags = [["lags, tokens", "dominant", "mean", *bands]]
     for name, analysis in analyses.items():
         found = analysis.scalars() if analysis.energy > 0 else {}
@@ -35,7 +35,7 @@ def summary(analyses: Mapping[str, LayerAnalysis]) -> str:
 
 
 def verdict(analysis: LayerAnalysis) -> str:
-    """Whether the effective ranks have settled with the number of documents, in a few words."""
+    """Whether the effective ranks have converged or are limited by the number of documents, in a few words."""
     if not analysis.energy > 0:
         return "no energy: all documents alike"
     confidence = analysis.confidence
@@ -44,7 +44,7 @@ def verdict(analysis: LayerAnalysis) -> str:
     said = []
     for kind, found in (("field", confidence.field_convergence), ("lag", confidence.lag_convergence)):
         if found is not None and len(found.h_star):
-            said.append(f"{kind} {'converged' if found._replace(h_star=found.h_star[:1]).settled else 'still grows'}")
+            said.append(f"{kind} {'converged' if found._replace(h_star=found.h_star[:1]).settled else 'limited'}")
     return ", ".join(said) or NONE
 
 

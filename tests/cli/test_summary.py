@@ -31,7 +31,7 @@ def test_numbers_and_errors_are_those_of_the_analysis():
     expected = [with_error(found[name], found[f"{name}_se"]) for name in names]
     assert table["01_a"][:4] == expected
     assert all("±" in cell for cell in expected)
-    assert table["complexity"] == ["T_spec", "H*(0.10)", "lag T_spec", "lag H*(0.10)", "H* and documents"]
+    assert table["complexity"] == ["T_spec", "H*(0.10)", "lag T_spec", "lag H*(0.10)", "H*: converged?"]
     assert table["lags, tokens"] == ["dominant", "mean", "fine", "medium", "coarse"]
     assert table["01_a"][-3:] == [percent(analysis.bands[name]) for name in ("fine", "medium", "coarse")]
     assert table["01_a"][-4] == with_error(found["mean_lag"], found["mean_lag_se"])
@@ -46,7 +46,7 @@ def test_what_is_undefined_is_a_dash():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "field still grows, lag converged"),
+        ({}, "field limited, lag converged"),
         ({"field": False}, "lag converged"),
         ({"n": 8}, "not known: needs 16 documents"),
         ({"confidence": False}, "not known: confidence is off"),
