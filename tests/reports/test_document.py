@@ -136,7 +136,7 @@ def test_too_few_documents_are_said(tmp_path, unsure):
     folder = write_run(tmp_path, {0: one, 1: one})
     text = Reader(report(open_runs([folder]))).text
     assert "Nothing could be tested: that takes standard errors" in text
-    assert "no standard errors and no test of 01" in text
+    assert "No standard errors and no test of 01" in text
 
 
 def test_elements():

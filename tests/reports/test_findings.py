@@ -162,13 +162,18 @@ def test_layers_are_told_by_what_became_of_them(early, late):
 
 def of_run(firing):
     """The limits that the numbers of a run have, its layers told of by their names."""
-    return limits([firing], {firing.label: {name: name for name in firing.analyses}})[len(ALWAYS) :]
+    names = {name: name for name in firing.analyses}
+    both = limits([firing, dataclasses.replace(firing, label="other")], {firing.label: names, "other": names})
+    before = f"{firing.label}: "
+    return [sentence.removeprefix(before) for sentence in both if sentence.startswith(before)]
 
 
 def test_limits_of_every_report(late):
     found = limits([Firing("a", 0, late), Firing("b", 0, late)], {"a": {n: n for n in late}, "b": {n: n for n in late}})
     assert tuple(found[: len(ALWAYS)]) == ALWAYS
     assert all(sentence.startswith(("a: ", "b: ")) for sentence in found[len(ALWAYS) :])
+    alone = limits([Firing("a", 0, late)], {"a": {name: name for name in late}})
+    assert alone[len(ALWAYS)].startswith("The first queries share"), "of one run there is no need of its name"
 
 
 def test_limits_that_the_numbers_have(late, unsure):

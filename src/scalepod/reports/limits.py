@@ -38,8 +38,10 @@ def limits(firings: Sequence[Firing], names: Mapping[str, Mapping[str, str]]) ->
     found = list(ALWAYS)
     for firing in firings:
         layers = {names[firing.label][name]: layer for name, layer in firing.analyses.items()}
-        before = f"{firing.label}: " if len(firings) > 1 else ""
-        found += [f"{before}{sentence}" for sentence in _of_run(layers)]
+        if len(firings) > 1:
+            found += [f"{firing.label}: {sentence}" for sentence in _of_run(layers)]
+        else:
+            found += [sentence[0].upper() + sentence[1:] for sentence in _of_run(layers)]
     return found
 
 
