@@ -1,4 +1,4 @@
-"""Straight lines through points: least squares, Theil-Sen, and the longest stretch of points that is straight.
+"""Straight lines through points: least squares, Theil-Sen, and the widest stretch of points that is straight.
 
 Everything is batched over leading dimensions; `used`, bool [..., n], says which of the n points of each row take part.
 """
@@ -54,8 +54,8 @@ def theil_sen(x: Tensor, y: Tensor, used: Tensor) -> Line:
     return Line(slope, stderr, _explained(_centred(x, used), _centred(y, used), residual))
 
 
-def longest_straight(x: Tensor, y: Tensor, used: Tensor, min_points: int, min_r2: float) -> Tensor:
-    """First and last index of the longest run of used points whose line has r2 >= min_r2, the earliest of equals.
+def widest_straight(x: Tensor, y: Tensor, used: Tensor, min_points: int, min_r2: float) -> Tensor:
+    """First and last index of the run of used points, widest in x, whose line has r2 >= min_r2, the earliest of equals.
 
     Sums run from each first point on, about that point, so that nothing cancels on the way.
 
@@ -64,6 +64,7 @@ def longest_straight(x: Tensor, y: Tensor, used: Tensor, min_points: int, min_r2
     """
     n = y.shape[-1]
     found = torch.full((*y.shape[:-1], 2), -1, device=y.device)
+    widest = y.new_zeros(*y.shape[:-1], 1)
     sums = y.new_zeros(5, *y.shape)  # of x, y, xx, xy, yy
     run = used
     for more in range(1, n):
@@ -74,8 +75,10 @@ def longest_straight(x: Tensor, y: Tensor, used: Tensor, min_points: int, min_r2
             continue
         sxx, sxy, syy = (sums[2:] - sums[[0, 0, 1]] * sums[[0, 1, 1]] / (more + 1)).unbind()
         straight = run & (syy > _FLAT**2 * sxx) & (sxy.square() >= min_r2 * sxx * syy)
-        first = straight.to(torch.uint8).argmax(-1)
-        found = torch.where(straight.any(-1, keepdim=True), torch.stack([first, first + more], -1), found)
+        width, first = torch.where(straight, dx, 0.0).max(-1, keepdim=True)
+        wider = width > widest
+        found = torch.where(wider, torch.cat([first, first + more], -1), found)
+        widest = torch.where(wider, width, widest)
     return found
 
 

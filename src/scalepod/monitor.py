@@ -41,7 +41,7 @@ class ScalePOD(Metric):
         omega0: Centre frequency of the Morlet wavelet.
         bands: Centres of the fixed lag bands, in tokens, by name.
         epsilons: Residual energies for which effective ranks H*(eps) are reported.
-        fit_range: First and last mode of the power-law fits, counted from 1; "auto" for the longest straight range.
+        fit_range: First and last mode of the power-law fits, counted from 1; "auto" for the widest straight range.
         burn_in: Leading queries left out of R and the field POD; they share their attention among few keys.
         field: Whether to run the field POD.
         confidence: Whether to tell how far the numbers can be believed; it needs 16 documents.

@@ -14,7 +14,7 @@ DEFAULT_BANDS: Mapping[str, float] = MappingProxyType({"fine": 4, "medium": 12, 
 """Centres of the fixed lag bands in tokens: short enough for spelling, words, and lines of text."""
 
 FitRange = tuple[int, int] | Literal["auto"]
-"""First and last mode of a power-law fit, counted from 1; or "auto", the longest range that is straight enough."""
+"""First and last mode of a power-law fit, counted from 1; or "auto", the widest range that is straight enough."""
 
 
 @dataclass(frozen=True)

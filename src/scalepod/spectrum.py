@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ._checks import as_wide, numeric
-from ._lines import entry, least_squares, longest_straight, theil_sen
+from ._lines import entry, least_squares, theil_sen, widest_straight
 
 FitRange = tuple[int, int] | Tensor | Literal["auto"]
 """Modes of a power-law fit: (first, last) for all spectra, int64 [..., 2] for each, or "auto" (`power_law_range`)."""
@@ -120,10 +120,11 @@ def spectral_concentration(
 
 @numeric
 def power_law_range(eigenvalues: Tensor, min_r2: float = 0.98) -> Tensor:
-    """Longest stretch of modes over which the spectrum is a power law: a straight line in log lambda_k over log k.
+    """Widest stretch of modes over which the spectrum is a power law: a straight line in log lambda_k over log k.
 
-    Only eigenvalues above the numerical floor count (see `spectral_concentration`), and a stretch holds at least 8 of
-    them. Of equally long stretches the earliest is taken.
+    Widest in log k, by last / first: at the end of a spectrum many modes lie so close together in log k that every curve
+    through them is straight. Only eigenvalues above the numerical floor count (see `spectral_concentration`), and a
+    stretch holds at least 8 of them. Of equally wide stretches the earliest is taken.
 
     Args:
         eigenvalues: Descending eigenvalues, [..., n].
@@ -148,7 +149,7 @@ def power_law_range(eigenvalues: Tensor, min_r2: float = 0.98) -> Tensor:
     above = _above_floor(eigenvalues, spectrum)
     y = torch.where(above, spectrum, 1.0).log()
     x = torch.arange(1, y.shape[-1] + 1, device=y.device, dtype=y.dtype).log()
-    return longest_straight(x.expand_as(y), y, above, _MIN_STRETCH, min_r2) + 1
+    return widest_straight(x.expand_as(y), y, above, _MIN_STRETCH, min_r2) + 1
 
 
 def _checked_range(fit_range: tuple[int, int] | Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
