@@ -122,7 +122,7 @@ def spectral_concentration(
 def power_law_range(eigenvalues: Tensor, min_r2: float = 0.98) -> Tensor:
     """Widest stretch of modes over which the spectrum is a power law: a straight line in log lambda_k over log k.
 
-    Widest in log k, by last / first: at the end of a spectrum many modes lie so close together in log k that every curve
+    Widest in log k, by last / first: at the end of a spectrum many modes lie so close in log k that every curve
     through them is straight. Only eigenvalues above the numerical floor count (see `spectral_concentration`), and a
     stretch holds at least 8 of them. Of equally wide stretches the earliest is taken.
 
