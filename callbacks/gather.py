@@ -42,7 +42,7 @@ def gather(
     """
     monitors: dict[str, ScalePOD] = {}
     notes: list[str] = []
-    seen = 0
+    process, seen = (trainer.global_rank, trainer.world_size), 0
     for held_out in documents:
         # A copy: a model may change its input in place, and these documents are used again.
         batch = trainer.precision_plugin.convert_input(copy.deepcopy(held_out.batch))
@@ -55,7 +55,7 @@ def gather(
             ) as record,
         ):
             forward(module, batch)
-        _add(monitors, record.result(strict=True), batch, size, held_out.n_documents, options)
+        _add(monitors, record.result(strict=True), batch, size, held_out.n_documents, options, process)
         for name, moments in record.heads.items():
             for some in moments:
                 if some is not None:
@@ -72,10 +72,11 @@ def _add(
     size: int,
     n_documents: int,
     options: Mapping[str, Any],
+    process: tuple[int, int],
 ) -> None:
     for name, attn in maps.items():
         if name not in monitors:
-            monitors[name] = ScalePOD(**options).to(attn.device)
+            monitors[name] = ScalePOD(**options, process=process).to(attn.device)
         # A layer that cuts a document into windows brings several maps a document.
         each = attn.size(0) // size
         used = n_documents * each

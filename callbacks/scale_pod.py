@@ -192,7 +192,7 @@ class ScalePODCallback(L.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a checkpoint."""
         self._last_step = state_dict["last_step"]
-        self._tracker.load_state_dict(state_dict["modes"])
+        self._tracker.load_state_dict(state_dict.get("modes", {}))
         self._resumed = self._last_step is not None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -204,7 +204,7 @@ class ScalePODCallback(L.Callback):
         if self._resumed:
             self._fire_if_due(trainer, pl_module, x=max(_stepped(trainer) - 1, 0))
             return
-        if trainer.global_step == 0:  # a new run, also when this callback has been through another one
+        if not 0 < (self._last_step or 0) <= trainer.global_step:  # another run than this callback has been through
             self._last_step = None
             self._tracker = ModeTracker()
         self._fire(trainer, pl_module, x=_stepped(trainer))

@@ -11,7 +11,7 @@ from .analysis import WHOLE, LayerAnalysis
 from .bands import band_shares, mean_lag
 from .coherence import Coherence, coherence
 from .confidence.assess import assess
-from .confidence.groups import MIN_DOCUMENTS, all_groups
+from .confidence.groups import MIN_DOCUMENTS, all_groups, enough
 from .field import LagMoments, covariance_rounding, lag_covariance_from_moments, mean_profile
 from .heads import HeadMoments, HeadRedundancy, head_gram, head_redundancy
 from .options import Options
@@ -101,7 +101,7 @@ def analyse(
         coherence=None if documents is None or not options.coherence else _coherence(documents, found, options, signed),
         confidence=None,
     )
-    if options.confidence and n >= MIN_DOCUMENTS:
+    if options.confidence and enough(torch.as_tensor(groups.n)):
         labels = None if documents is None else documents.group
         analysis = replace(analysis, confidence=assess(analysis, options, groups, lag.modes, snapshots, labels))
     return analysis.cpu()

@@ -49,6 +49,8 @@ class ScalePOD(Metric):
         scales: Wavelet scales; by default eight an octave from 2 to half a document, 64 at most.
         signed: Whether the field looks both ways (bidirectional attention). By default the maps tell: a field with
             anything above a diagonal does.
+        process: Number of this process and of all, where each brings a share of the documents: with it the groups are
+            of one size.
         kwargs: Passed to :class:`torchmetrics.Metric`.
 
     Raises:
@@ -99,6 +101,7 @@ class ScalePOD(Metric):
         coherence: bool = False,
         scales: Sequence[float] | Tensor | None = None,
         signed: bool | None = None,
+        process: tuple[int, int] = (0, 1),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -106,7 +109,7 @@ class ScalePOD(Metric):
         self.options = Options(
             n_modes, omega0, dict(bands), tuple(epsilons), fit_range, burn_in, field, confidence, coherence, given
         )
-        self._signed_given = signed
+        self._signed_given, self.process = signed, process
         for name in ("attention", "valid", "group"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
         for name in ("n_snapshots", "n_skipped", *_SUMS, *_HEAD_SUMS):
@@ -158,7 +161,9 @@ class ScalePOD(Metric):
         attn, valid = align(attn, valid)
         usable = torch.isfinite(attn.flatten(1)).all(1) & valid[:, self.options.burn_in :].any(1)
         seen = int(self.n_snapshots + self.n_skipped)
-        group = torch.arange(seen, seen + len(attn), device=attn.device) // maps_per_document % self.n_groups
+        document = torch.arange(seen, seen + len(attn), device=attn.device) // maps_per_document
+        mine, all_of_them = self.process
+        group = (mine + all_of_them * document) % self.n_groups
         self.n_skipped = self.n_skipped + (~usable).sum()
         if not usable.any():
             return

@@ -15,6 +15,7 @@ FitMethod = Literal["least_squares", "theil_sen"]
 
 _MIN_POINTS = 3
 _MIN_BETA = 1e-9  # a slope below this is the rounding of a flat spectrum
+_ROUNDING = 1e3  # in eps, the share of a total below which energy is not missing but rounded away
 _MIN_STRETCH = 8  # modes in the shortest range that is called a power law
 
 
@@ -240,7 +241,8 @@ def _missing(found: Tensor, total: Tensor | None) -> Tensor:
             f"total must hold one sum of all eigenvalues a spectrum, {tuple(found.shape)}, at least that of the "
             f"eigenvalues given: got shape {tuple(whole.shape)}"
         )
-    return (whole - found).clamp(min=0)[..., None]
+    missing = whole - found
+    return torch.where(missing > _ROUNDING * torch.finfo(whole.dtype).eps * whole, missing, 0.0)[..., None]
 
 
 def _residual(eigenvalues: Tensor, epsilon: float) -> Tensor:

@@ -64,6 +64,7 @@ class _Window:
     """What is remembered of a window."""
 
     sketch: Tensor
+    size: int
     limit: float
     lag: float
 
@@ -110,7 +111,9 @@ class ModeTracker:
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint."""
         return {
-            layer: {key: {"sketch": w.sketch, "limit": w.limit, "lag": w.lag} for key, w in windows.items()}
+            layer: {
+                key: {"sketch": w.sketch, "size": w.size, "limit": w.limit, "lag": w.lag} for key, w in windows.items()
+            }
             for layer, windows in self._layers.items()
         }
 
@@ -141,7 +144,7 @@ def _match(
     modes: Tensor, eigenvalues: Tensor, lag: float, last: _Window | None, n_snapshots: int
 ) -> tuple[ShownModes, _Window, float]:
     """The modes to show, what to remember of them, and their stability since the last time."""
-    sketch, limit, alike = _sketch(modes), colour_limit(modes), math.nan
+    sketch, size, limit, alike = _sketch(modes), modes[0].numel(), colour_limit(modes), math.nan
     shown = ShownModes(
         modes,
         F.pad(eigenvalues[: len(modes)], (0, max(0, len(modes) - len(eigenvalues)))),
@@ -149,7 +152,7 @@ def _match(
         torch.zeros(len(modes), dtype=torch.bool),
         limit,
     )
-    if last is not None and last.sketch.shape == sketch.shape and not _moved(lag, last.lag):
+    if last is not None and (last.size, last.sketch.shape) == (size, sketch.shape) and not _moved(lag, last.lag):
         alike = mode_stability(sketch, last.sketch)
         matched = match_modes(sketch, eigenvalues, last.sketch, n_snapshots)
         turned = (matched.rotation.to(modes) @ modes.flatten(1)).view_as(modes)
@@ -157,7 +160,7 @@ def _match(
             limit = last.limit
         shown = ShownModes(turned, matched.energies, matched.ranks, matched.mixed, limit)
         sketch = _sketch(turned)
-    return shown, _Window(sketch, limit, lag), alike
+    return shown, _Window(sketch, size, limit, lag), alike
 
 
 def _moved(lag: float, last: float) -> bool:

@@ -82,6 +82,30 @@ def test_modes_are_followed_through_a_resume(tmp_path):
         assert one.lag["fine"].limit == other.lag["fine"].limit
 
 
+def test_a_checkpoint_without_modes_resumes(tmp_path):
+    _, trainer = watch(tmp_path / "first", max_steps=2)
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    stored = torch.load(tmp_path / "two.ckpt", weights_only=True)
+    for state in stored["callbacks"].values():
+        state.pop("modes", None)
+    torch.save(stored, tmp_path / "old.ckpt")
+    callback, _ = watch(tmp_path / "second", max_steps=4, ckpt=tmp_path / "old.ckpt")
+    assert math.isnan(callback.tracked[LAYERS[0]].field_stability)
+
+
+def test_modes_of_a_longer_run_are_not_those_of_this_one(tmp_path):
+    """A callback that has been through one run, in another run that goes on from a checkpoint made without it."""
+    callback, _ = watch(tmp_path / "long", max_steps=6)
+    bare = tiny_trainer(tmp_path / "bare", max_steps=2)
+    bare.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1))
+    bare.save_checkpoint(tmp_path / "bare.ckpt")
+    seen = []
+    callback._report = lambda *args: seen.append(callback.tracked[LAYERS[0]].field_stability)
+    trainer = tiny_trainer(tmp_path / "next", max_steps=4, callbacks=[callback])
+    trainer.fit(TinyModule(), tiny_loader(), tiny_loader(seed=1), ckpt_path=tmp_path / "bare.ckpt")
+    assert math.isnan(seen[0])
+
+
 def test_a_second_run_of_a_callback_follows_nothing(tmp_path):
     callback, _ = watch(tmp_path, max_steps=2)
     trainer = tiny_trainer(tmp_path / "again", max_steps=1, callbacks=[callback])

@@ -75,6 +75,50 @@ def test_errors_are_those_of_the_jackknife(analysis):
     assert analysis.scalars()["mean_lag_se"] == confidence.stderrs()["mean_lag"] == expected
 
 
+def test_replicates_of_many_lags():
+    """Documents that look back at lags of their own, so that modes of some of them are not those of all."""
+    generator, tau = torch.Generator().manual_seed(0), torch.arange(100)
+    lags = torch.randint(0, 100, (32, 4), generator=generator)
+    at = (tau[:, None] - tau == lags[:, :, None, None]).any(1)
+    logits = torch.randn(32, 100, 100, generator=generator, dtype=torch.float64) + 4 * at
+    attn = logits.masked_fill(torch.ones(100, 100).triu(1).bool(), -torch.inf).softmax(-1)
+    analysis = analysed(attn)
+    part = analysed(attn[torch.arange(32) % N_GROUPS != 2])
+    confidence = analysis.confidence
+    for name, found in zip(confidence.quantities, confidence.replicates[:, 2].tolist(), strict=True):
+        if "lag_h_star" in name:
+            _, _, _, epsilon, *window = name.split("_")
+            spectrum = part.lag.eigenvalues[part.window_names.index(window[0] if window else "whole")]
+            exact = float(fractional_rank(spectrum, float(epsilon)))
+            assert found == pytest.approx(exact, rel=0.01 if "_coarse" in name or "_medium" in name else 1e-6), name
+    halves = [analysed(attn[start::2]).lag.eigenvalues[0] for start in (0, 1)]
+    expected = sum(float(fractional_rank(spectrum, 0.10)) for spectrum in halves) / 2
+    assert float(confidence.lag_convergence.h_star[0, 1]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_groups_that_say_nothing():
+    attn = attention(n=24)
+    attn[::8] = torch.nan
+    assert analysed(attn).confidence is None  # an empty group
+    windows = attention(n=32)
+    assert analysed(windows, maps_per_document=8).confidence is None  # four documents
+    analysed(windows, maps_per_document=8).scalars()
+
+
+def test_processes_deal_into_groups_of_one_size():
+    attn = attention(n=36)
+    monitors = [ScalePOD(process=(rank, 2)) for rank in range(2)]
+    for rank, monitor in enumerate(monitors):
+        monitor.update(attn[rank::2])
+    labels = torch.cat([torch.cat(monitor.group) for monitor in monitors])
+    assert labels.bincount().tolist() == [5, 5, 5, 5, 4, 4, 4, 4]
+
+
+def test_errors_of_ranks_that_leave_nothing():
+    scalars = analysed(attention(), epsilons=(0.0,)).scalars()
+    assert scalars["lag_h_star_0.00_se"] >= 0
+
+
 def test_maps_of_one_document_stay_together():
     attn = attention(n=64)
     apart, together = analysed(attn).confidence, analysed(attn, maps_per_document=2).confidence

@@ -138,6 +138,14 @@ def test_a_window_that_moved_or_documents_of_another_length_begin_anew(analysis)
     assert math.isnan(longer.lag_stability)
 
 
+def test_sketches_of_documents_of_another_length_are_not_compared():
+    tracker = ModeTracker()
+    tracker.follow("a", analysed(attention(20, 130)))
+    tracked = tracker.follow("a", analysed(attention(20, 140)))
+    assert math.isnan(tracked.field_stability)
+    assert tracked.field["whole"].ranks.tolist() == [0, 1, 2]
+
+
 def test_without_field_modes(analysis):
     tracked = ModeTracker().follow("a", dataclasses.replace(analysis, field=None))
     assert tracked.field == {}

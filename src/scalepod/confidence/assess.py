@@ -83,10 +83,13 @@ def assess(
     )
 
 
-def _bases(analysis: LayerAnalysis, options: Options, modes: Tensor) -> list[Tensor]:
-    """For each window the leading lag modes of all documents, enough for the effective ranks of the parts, [K, L]."""
-    needed = effective_rank(analysis.lag.eigenvalues[: len(modes)], min(options.epsilons, default=0.0))
-    return [modes[m, : max(_MIN_BASIS, math.ceil(1.25 * n))] for m, n in enumerate(needed.tolist())]
+def _bases(analysis: LayerAnalysis, options: Options, modes: Tensor) -> list[Tensor | None]:
+    """For each band the leading lag modes of all documents, enough for the effective ranks of the parts, [K, L].
+
+    None for the window of all lags: it needs many modes, of which those of half the documents are not those of all.
+    """
+    needed = effective_rank(analysis.lag.eigenvalues[1 : len(modes)], min(options.epsilons, default=0.0))
+    return [None, *(band[: max(_MIN_BASIS, math.ceil(1.25 * n))] for band, n in zip(modes[1:], needed, strict=True))]
 
 
 def _estimates(

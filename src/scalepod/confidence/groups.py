@@ -21,6 +21,12 @@ MIN_DOCUMENTS = 2 * N_GROUPS
 """Documents without which the groups say nothing."""
 
 
+def enough(sizes: Tensor) -> bool:
+    """Whether groups of these sizes can say something: none empty, and two documents in every quarter of them."""
+    n_groups = len(sizes)
+    return n_groups == N_GROUPS and int(sizes.sum()) >= MIN_DOCUMENTS and bool((sizes > 0).all())
+
+
 def all_but_one(n_groups: int) -> Tensor:
     """The parts that leave out one group each, bool [G, G]."""
     return ~torch.eye(n_groups, dtype=torch.bool)
@@ -104,35 +110,33 @@ def part_covariances(groups: LagMoments, parts: Tensor) -> Tensor:
 
 @numeric
 def lag_spectra(
-    covariances: Tensor, windows: Tensor, bases: Sequence[Tensor] | None = None, rounding: float = 0.0
+    covariances: Tensor, windows: Tensor, bases: Sequence[Tensor | None] | None = None, rounding: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Lag-POD eigenvalues of each part in each window.
 
     Args:
         covariances: Lag covariance of each part, [P, L, L].
         windows: Windows over |tau|, [M, T]; L = T or 2T - 1.
-        bases: For each window the leading lag modes of all documents, [K, L]. The parts differ little from the whole:
-            in its first 64 modes the parts are solved (Rayleigh-Ritz), for the others their energy along each of them
-            is taken, which is right to first order in the difference. None solves in full.
+        bases: For each window the leading lag modes of all documents, [K, L], or None to solve in full. In a window of
+            few lags the parts differ little from the whole: they are solved in its first 64 modes (Rayleigh-Ritz), and
+            for the others their energy along each of them is taken, which is right to first order in the difference.
         rounding: Error of the covariances (see `scalepod.field.covariance_rounding`); smaller eigenvalues are 0.
 
     Returns:
-        Eigenvalues, descending, zeros behind where a window has fewer profiles, [P, M, K] (K = L without bases), and
-        the whole energy, the trace, [P, M].
+        Eigenvalues, descending, zeros behind where a window has fewer profiles, [P, M, K] (K = L where a window is
+        solved in full), and the whole energy, the trace, [P, M].
     """
     n_tokens, n_lags = windows.shape[-1], covariances.shape[-1]
     weights = windows[:, lag_axis(n_tokens, n_lags != n_tokens, windows.device).abs()]
-    total = covariances.diagonal(0, -2, -1) @ weights.square().mT
-    if bases is None:
-        windowed = weights[:, :, None] * covariances[:, None] * weights[:, None, :]
-        spectra = spectrum_of(windowed, n_lags, n_lags, rounding)
-        return spectra, total.maximum(spectra.sum(-1))
-    each = [
-        _spectra_near(covariances, basis.to(weight) * weight, rounding)
-        for basis, weight in zip(bases, weights, strict=True)
-    ]
+    each = []
+    for weight, basis in zip(weights, [None] * len(weights) if bases is None else bases, strict=True):
+        if basis is None:
+            each.append(spectrum_of(weight[:, None] * covariances * weight, n_lags, n_lags, rounding))
+        else:
+            each.append(_spectra_near(covariances, basis.to(weight) * weight, rounding))
     longest = max(values.shape[-1] for values in each)
     spectra = torch.stack([F.pad(values, (0, longest - values.shape[-1])) for values in each], 1)
+    total = covariances.diagonal(0, -2, -1) @ weights.square().mT
     return spectra, total.maximum(spectra.sum(-1))  # rounding can put the trace below the sum of what is positive
 
 
