@@ -1,0 +1,111 @@
+"""Values with two standard errors: over the choice of documents, and over the trainings (seeds) of a model.
+
+The errors are of different things. Other held-out documents are covered by the jackknife over groups of documents; a
+model trained again, by the scatter of the seeds. All trainings look at the same documents, so what the documents do to
+their mean is the jackknife of the mean over trainings, and the two errors add up in squares.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from scalepod.confidence.jackknife import standard_error
+
+Array = NDArray[np.float64]
+
+
+class Sample(NamedTuple):
+    """One value of R trainings of a model, with its value without each of G groups of documents."""
+
+    values: Array
+    """Of all documents, [R]; R = 0 for a model that was not trained."""
+    replicates: Array
+    """Without each group, [R, G]."""
+
+
+class Spread(NamedTuple):
+    """Scatter of a value over the trainings of a model, for models that were trained once."""
+
+    deviation: float
+    """Standard deviation; NaN when no model was trained several times."""
+    freedom: int
+    """Its degrees of freedom."""
+
+
+class Estimate(NamedTuple):
+    """A value with its standard errors."""
+
+    value: float
+    """NaN without a training."""
+    documents: float
+    """Standard error over the choice of documents."""
+    seeds: float
+    """Standard error over trainings; NaN when nothing tells of it."""
+    freedom: float
+    """Degrees of freedom of the two errors together."""
+
+    @property
+    def stderr(self) -> float:
+        """Both errors together; NaN where one is unknown."""
+        return math.hypot(self.documents, self.seeds)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Two-sided interval of Student's t at a level; NaN where an error is unknown."""
+        if self.stderr == 0:
+            return self.value, self.value
+        reach = float(student.ppf((1 + level) / 2, self.freedom)) * self.stderr
+        return self.value - reach, self.value + reach
+
+
+def exact(value: float) -> Estimate:
+    """A value without error, such as that of an identity."""
+    return Estimate(value, 0.0, 0.0, math.inf)
+
+
+def pooled(samples: Iterable[Sample]) -> Spread:
+    """Standard deviation over trainings, pooled over the models that were trained several times."""
+    several = [sample.values for sample in samples if len(sample.values) > 1]
+    freedom = sum(len(values) - 1 for values in several)
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in several)
+    return Spread(math.sqrt(squares / freedom) if freedom else math.nan, freedom)
+
+
+def estimate(terms: Sequence[tuple[float, Sample]], spread: Spread) -> Estimate:
+    """A weighted sum of the values of models, such as the difference of two, with its errors.
+
+    The error over documents is that of the sum, so what the choice of documents does to all models cancels in a
+    difference. Trainings are independent: the squares of their errors add up. A model trained once has the `spread` of
+    the others. Degrees of freedom after Satterthwaite (1946), Biometrics Bulletin 2, 110.
+
+    Args:
+        terms: Weight and value of each model.
+        spread: Scatter over trainings of the models that have several.
+
+    Returns:
+        The estimate; NaN throughout if a model was not trained.
+
+    Example:
+        >>> three = Sample(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]))
+        >>> found = estimate([(1.0, three)], Spread(float("nan"), 0))
+        >>> found.value, round(found.seeds, 3), found.documents, round(found.freedom, 3)
+        (2.0, 0.577, 0.0, 2.0)
+    """
+    if any(len(sample.values) == 0 for _, sample in terms):
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    value = sum(weight * float(sample.values.mean()) for weight, sample in terms)
+    replicates = np.sum([weight * sample.replicates.mean(0) for weight, sample in terms], axis=0)
+    documents = float(standard_error(torch.from_numpy(replicates)))
+    parts = [(documents**2, float(len(replicates) - 1))]
+    for weight, sample in terms:
+        own = pooled([sample])
+        deviation, freedom = own if own.freedom else spread
+        parts.append((weight**2 * deviation**2 / len(sample.values), float(freedom)))
+    seeds = math.sqrt(sum(variance for variance, _ in parts[1:]))
+    total = documents**2 + seeds**2
+    slack = sum(variance**2 / freedom for variance, freedom in parts if variance > 0 and freedom > 0)
+    return Estimate(value, documents, seeds, total**2 / slack if slack > 0 else math.inf)

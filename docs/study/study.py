@@ -1,0 +1,101 @@
+"""Train the models of the papers at study size, and measure what the papers claim of their attention.
+
+    python docs/study/study.py [--runs runs/study] [--seeds 1 2 3] [--path input.txt] [--only baseline ega] [--no-train]
+
+trains what is missing (five to fifteen minutes a training on two cores; a complete one is kept, an interrupted one is
+started again), writes tables to docs/study/results and figures to docs/study/images, and prints tables in Markdown.
+With --draft it prints a draft of docs/study.md instead, whose verdicts follow from the numbers by the rule of
+`verdicts`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from claims import CLAIMS, Claim
+from draft import BANDS, COMPLEXITY, LAYERS, page, tables
+from observed import Study, conventions, observe
+from pictures import layers_figure, modes_figure, training_figure
+from tables import Row, claim_rows, convention_rows, layer_rows, loss_rows, training_rows, write_csv
+from trainings import CHANGES, TrainingFailed, planned, train_missing
+
+from scalepod.figures import save_figure
+
+HERE = Path(__file__).parent
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the study.
+
+    Args:
+        args: The arguments; None for those of the process.
+
+    Returns:
+        Exit status: 0, or 1 when a training failed or there is none to look at, which has been said.
+    """
+    given = _parser().parse_args(args)
+    trainings = planned(given.only, given.seeds)
+    if not given.no_train:
+        try:
+            train_missing(given.runs, trainings, given.path)
+        except TrainingFailed as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    study = observe(given.runs, trainings, given.path)
+    if not study.runs:
+        print(f"error: there is no complete training in {given.runs}: run without --no-train", file=sys.stderr)
+        return 1
+    claims = [claim(study) for claim in CLAIMS]
+    beside = compared_conventions(study, given.path)
+    write_results(study, claims, beside, given.out)
+    print((page if given.draft else tables)(study, claims, beside))
+    return 0
+
+
+def compared_conventions(study: Study, text: Path | None) -> list[Row]:
+    """The published analysis beside scalepod's, of the first training of the baseline; empty without one."""
+    baseline = study.of("baseline")
+    if not baseline:
+        return []
+    results = baseline[0].results
+    return convention_rows(conventions(baseline[0], text), results.analyses[results.steps[-1]].values())
+
+
+def write_results(study: Study, claims: Sequence[Claim], beside: Sequence[Row], out: Path) -> None:
+    """Write every table and every figure."""
+    found = {
+        "claims": claim_rows(claims),
+        "layers": layer_rows(study),
+        "training": training_rows(study),
+        "losses": loss_rows(study),
+        "conventions": beside,
+    }
+    for name, rows in found.items():
+        write_csv(out / "results" / f"{name}.csv", rows)
+    figures = {
+        "complexity": training_figure(study, COMPLEXITY, "How complex the attention is"),
+        "bands": training_figure(study, BANDS, "How far back the attention looks"),
+        "layers": layers_figure(study, LAYERS, "Layers at the end of the training"),
+        "modes": modes_figure(study, "Where the leading modes look"),
+    }
+    for name, figure in figures.items():
+        save_figure(figure, out / "images" / f"{name}.png")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=Path("runs/study"), help="folder of the trainings")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the other models: the first")
+    parser.add_argument("--path", type=Path, help="the text; by default the data module finds it")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(CHANGES), default=list(CHANGES), help="models", metavar="NAME"
+    )
+    parser.add_argument("--no-train", action="store_true", help="use the complete trainings there are")
+    parser.add_argument("--draft", action="store_true", help="print a draft of docs/study.md")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder of the tables and figures")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
