@@ -17,6 +17,8 @@ from verdicts import Check, Reading
 INF = math.inf
 EARLY, MIDDLE, LATE = (1, 2), (3, 4), (5, 6)
 ALL = (*EARLY, *MIDDLE, *LATE)
+CLAIMED_PEAKS = {2: (2, 10), 4: (10, 35), 6: (10, 40)}
+"""Lags at which the modes of a layer are claimed to peak."""
 MODEL: Weights = {1: 1.0}
 """For values that are of the whole model."""
 
@@ -94,8 +96,7 @@ def modes_peak_further_back(study: Study) -> Claim:
     tenth of the maximum. Holds if the maxima lie in their ranges and layer 6 has at least two peaks in its own; does
     not hold if one certainly does not.
     """
-    ranges = {2: (2.0, 10.0), 4: (10.0, 35.0), 6: (10.0, 40.0)}
-    peaks = [_layer(study, "peak lag of layer {}", "mode_peak", k, *span) for k, span in ranges.items()]
+    peaks = [_layer(study, "peak lag of layer {}", "mode_peak", k, *span) for k, span in CLAIMED_PEAKS.items()]
     several = _layer(study, "number of peaks of layer {} at lags 10-40", "mode_peaks", 6, 1.5)
     return Claim(
         "Modes of layer 2 peak at lags 2-10, those of layer 4 at 10-35, and those of layer 6 have several peaks over "

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from claims import ALL
+from claims import ALL, CLAIMED_PEAKS
 from estimates import Estimate
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,8 +15,6 @@ from scalepod.figures.axes import decade_axis, lag_axis, plain
 from scalepod.figures.grid import grid_page, run_styles
 from scalepod.figures.style import FAINT, own_style
 
-CLAIMED_PEAKS = {2: (2, 10), 4: (10, 35), 6: (10, 40)}
-"""Lags at which the modes of a layer are claimed to peak."""
 _ERRORS = (
     "one standard error, over the choice of documents and over trainings together; of a model trained once, as far as "
     "other models tell how trainings scatter, else over documents alone"

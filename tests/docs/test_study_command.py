@@ -1,0 +1,33 @@
+"""What the command of docs/study says when there is nothing to look at, and how it writes numbers and words."""
+
+import draft
+import observed
+import study
+import tables
+import trainings
+
+
+def test_nothing_trained_is_an_error(tmp_path, capsys):
+    assert study.main(["--no-train", "--runs", str(tmp_path)]) == 1
+    assert "there is no complete training in" in capsys.readouterr().err
+
+
+def test_a_failed_training_ends_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainings, "run_process", lambda arguments, log: 3)
+    assert study.main(["--runs", str(tmp_path), "--only", "morlet"]) == 1
+    assert "morlet_1 ended without its results, with exit status 3" in capsys.readouterr().err
+
+
+def test_unknown_numbers_are_empty_in_csv_and_digits_are_few(tmp_path):
+    tables.write_csv(tmp_path / "t.csv", [{"a": float("nan"), "b": 1 / 3}, {"a": 2, "c": "x"}])
+    assert (tmp_path / "t.csv").read_text() == "a,b,c\n,0.333333,\n2,,x\n"
+
+
+def test_settled_values_and_moving_ones_are_told_apart(make_study):
+    numbers = dict.fromkeys(observed.LIVE, 1.0) | {"mean_lag": 0.0, "t_spec": [5, 0, 0, 0, 0, 0]}
+    said = draft.settled(make_study({"baseline": numbers}, noise=0.0))
+    assert "- field T_spec: changes in layers 1\n" in said
+    assert "- mean lag, tokens: changes in no layer by more than its error" in said
+    assert "- lag T_spec: changes in layers 1, 2, 3, 4, 5, 6" in said
+    said = draft.settled(make_study({"baseline": numbers}, seeds=(1,)))
+    assert "- lag T_spec: cannot be told from one training" in said
