@@ -65,16 +65,20 @@ def main() -> None:
     arguments = parser.parse_args()
     shape, batch_size, steps = (FULL, 64, 2) if arguments.full else (QUICKSTART, 16, 60)
     data = TinyShakespeare(path=arguments.path, block_size=shape["block_size"], batch_size=batch_size)
-    off, on, firing, analysis = [], [], [], []
+    off, on, firing, analysis, plain = [], [], [], [], []
     for _ in range(3):
         off.append(run(data, shape, steps, None))
         callback = Timed(every_n_steps=steps // 2, on_error="raise")
         on.append(run(data, shape, steps, callback))
         firing.append(callback.seconds / callback.firings)
         analysis.append(callback.analysis_seconds / callback.firings)
-    step, watched, fired, analysed = (sorted(values)[1] for values in (off, on, firing, analysis))
+        bare = Timed(every_n_steps=steps // 2, on_error="raise", confidence=False, images=False)
+        run(data, shape, steps, bare)
+        plain.append(bare.analysis_seconds / bare.firings)
+    step, watched, fired, analysed, bare_analysis = (sorted(each)[1] for each in (off, on, firing, analysis, plain))
     print(f"seconds a step: {step:.3f} without the callback, {watched:.3f} with it between firings")
     print(f"seconds a firing: {fired:.2f}, of which capture and analysis {analysed:.2f}; {fired / step:.1f} steps")
+    print(f"capture and analysis with confidence=False: {bare_analysis:.2f}")
     for every in (200, 500):
         print(f"fired every {every} steps: {fired / step / every:.1%} of the training time")
 
