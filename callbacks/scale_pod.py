@@ -55,7 +55,7 @@ class ScalePODCallback(L.Callback):
     - ``h_star_heldout``, ``lag_h_star_heldout``: modes of half the documents that leave 10 % of the other half; absent
       when no number of them does.
     - ``t_spec_excess``, ``h_star_excess``, and with ``lag_`` in front: beyond those of documents that have the same
-      energy at every lag and no coherent structure.
+      energy at every lag and no coherent structure; ``dominant_lag_excess``: the same of the peak, as a share.
     - ``mode_stability``, ``lag_mode_stability``: how far the leading modes span what they did at the last firing.
     - ``distinct_heads``: how many heads the heads of the layer amount to.
 

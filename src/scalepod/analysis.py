@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from ._records import map_tensors
@@ -163,6 +164,17 @@ class LayerAnalysis:
             raise ValueError("no coherence was computed: it takes coherence=True, and a dominant scale")
         return Coherence(*(field[k] for field in self.coherence))
 
+    def dominant_excess(self) -> Tensor:
+        """Energy at each dominant scale beyond that of the null, as a share of the null's, [m]; NaN without a null.
+
+        Noise has peaks too: one whose excess is not well above 0 (E(a) of a null scatters by 1 or 2 %) is no structure.
+        """
+        null = None if self.confidence is None else self.confidence.null
+        if null is None:
+            return torch.full_like(self.dominant_scales, torch.nan)
+        nearest = (self.scales - self.dominant_scales[:, None]).abs().argmin(-1)
+        return self.scale_energy[nearest] / null.scale_energy.mean(0)[nearest] - 1
+
     def excess(self) -> dict[str, float]:
         """What the spectra of the whole fluctuation have beyond those of the null, by name; NaN where undefined.
 
@@ -172,6 +184,8 @@ class LayerAnalysis:
         if null is None or self.field is None:
             return {}
         found = {}
+        if len(self.dominant_scales):
+            found["dominant_lag_excess"] = float(self.dominant_excess()[0])
         for kind, pod, others in (("lag_", self.lag, null.lag_eigenvalues), ("", self.field, null.field_eigenvalues)):
             spectrum = pod.eigenvalues[0]
             found[f"{kind}t_spec_excess"] = excess(spectrum, others, partial(_t_spec, fit_range=self.fit_range))

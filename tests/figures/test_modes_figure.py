@@ -15,10 +15,9 @@ def figure(analysis):
 
 
 def drawn_rows(analysis):
-    """Windows from the top: the whole, then bands and the first dominant lag, by lag."""
+    """Windows from the top: the whole, the bands by lag, the first dominant lag."""
     n_bands = len(analysis.bands)
-    windows = [*range(1, 1 + n_bands), *range(1 + n_bands, 2 + n_bands)[: len(analysis.dominant_lags)]]
-    return [0, *sorted(windows, key=lambda m: analysis.window_lags[m])]
+    return [0, *range(1, 1 + n_bands), *range(1 + n_bands, 2 + n_bands)[: len(analysis.dominant_lags)]]
 
 
 def test_the_whole_modes_are_drawn_as_they_are(figure, analysis, labelled):

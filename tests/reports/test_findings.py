@@ -79,8 +79,21 @@ def test_a_layer_in_words(late):
     ],
 )
 def test_scales_that_stand_out(unsure, lags, sentence):
-    layer = dataclasses.replace(unsure[LAYERS[0]], dominant_lags=torch.tensor(lags))
+    scales = torch.tensor(lags)
+    layer = dataclasses.replace(unsure[LAYERS[0]], dominant_lags=scales, dominant_scales=scales)
     assert sentence in layer_findings(layer)
+
+
+def test_a_peak_that_the_null_has_too_does_not_stand_out(late):
+    layer = late[LAYERS[0]]
+    chosen = layer.scales[[2, 5]]
+    layer = dataclasses.replace(layer, dominant_lags=chosen, dominant_scales=chosen)
+    energy = layer.scale_energy.clone()
+    energy[5] /= 1.5
+    null = layer.confidence.null._replace(scale_energy=energy[None])
+    layer = dataclasses.replace(layer, confidence=dataclasses.replace(layer.confidence, null=null))
+    assert layer.dominant_excess().tolist() == pytest.approx([0, 0.5])
+    assert any(f"A scale stands out at lag {float(chosen[1]):.3g}" in said for said in layer_findings(layer))
 
 
 def test_the_largest_band_may_hold_less_than_half(late):

@@ -112,8 +112,8 @@ def _write_words(page: Page, name: str, redundancy: HeadRedundancy, top: int) ->
         return
     page.text(16, top + 18, f"{distinct:.1f} distinct heads", fontsize=11)
     page.text(16, top + 36, f"of {n_heads}", color=MUTED)
-    page.text(16, top + 62, f"their mean keeps {percent(kept)}\nof their energy; all other\nfigures show only that",
-              fontsize=8, linespacing=1.4)  # fmt: skip
+    kept_words = f"their mean keeps {percent(kept)} of\ntheir energy ({percent(1 / n_heads)} if unrelated);"
+    page.text(16, top + 62, f"{kept_words}\nall other figures show that", fontsize=8, linespacing=1.4)
 
 
 def _map_axes(page: Page, n_rows: int) -> Axes:

@@ -100,9 +100,13 @@ def _shown(analysis: LayerAnalysis, tracked: Tracked | None, kind: Kind, m: int)
 
 
 def _rows(analysis: LayerAnalysis) -> list[int]:
-    """The windows to draw, by lag: the whole, the first dominant scale, and as many bands as there is room for."""
-    chosen = [*dominant_windows(analysis)[:1], *band_windows(analysis)][: _MAX_ROWS - 1]
-    return [0, *sorted(chosen, key=lambda m: analysis.window_lags[m])]
+    """The windows to draw: the whole, as many bands as there is room for, by lag, and the first dominant scale.
+
+    The bands have the same rows in every picture of a series; the dominant scale moves, and comes and goes.
+    """
+    dominant = dominant_windows(analysis)[:1]
+    bands = sorted(band_windows(analysis)[: _MAX_ROWS - 1 - len(dominant)], key=lambda m: analysis.window_lags[m])
+    return [0, *bands, *dominant]
 
 
 def _caption(analysis: LayerAnalysis, tracked: Tracked | None) -> str:

@@ -11,6 +11,8 @@ from .comparison import Comparison, Entry
 from .quantities import title_of
 from .tables import value_with_error
 
+_MIN_EXCESS = 0.1  # of a peak over the null; the null itself scatters by 1 or 2 %
+
 
 class Wording(NamedTuple):
     """How a difference is put into words."""
@@ -146,10 +148,20 @@ def _where(layer: LayerAnalysis) -> Iterator[str]:
         percentage = value_with_error(100 * share, 100 * error)
         yield f"{how}, {percentage} %, is at {_lags(*band_edges(centres)[name])} ({name})."
     yield f"The mean lag is {value_with_error(layer.mean_lag, document_error(layer, 'mean_lag'))} tokens."
-    if len(layer.dominant_lags):
-        first, *others = layer.dominant_lags.tolist()
-        lags = [value_with_error(first, document_error(layer, "dominant_lag")), *(f"{lag:.3g}" for lag in others)]
-        yield f"{'A scale stands' if not others else 'Scales stand'} out at lag {', '.join(lags)} tokens."
+    yield from _scales(layer)
+
+
+def _scales(layer: LayerAnalysis) -> Iterator[str]:
+    """Scales that stand out from documents without coherent structure; without that null, all peaks."""
+    lags, excess = layer.dominant_lags.tolist(), layer.dominant_excess().tolist()
+    errors = [document_error(layer, "dominant_lag"), *[math.nan] * len(lags)]
+    shown = [
+        value_with_error(lag, error)
+        for lag, error, above in zip(lags, errors[: len(lags)], excess, strict=True)
+        if not above <= _MIN_EXCESS
+    ]
+    if shown:
+        yield f"{'A scale stands' if len(shown) == 1 else 'Scales stand'} out at lag {', '.join(shown)} tokens."
     else:
         yield "No scale stands out."
 
