@@ -103,7 +103,8 @@ def analyse(
     )
     if options.confidence and enough(torch.as_tensor(groups.n)):
         labels = None if documents is None else documents.group
-        analysis = replace(analysis, confidence=assess(analysis, options, groups, lag.modes, snapshots, labels))
+        confidence = assess(analysis, options, groups, lag.modes, rounding, snapshots, labels)
+        analysis = replace(analysis, confidence=confidence)
     return analysis.cpu()
 
 

@@ -175,7 +175,7 @@ class ScalePOD(Metric):
         if self.options.field:
             self.attention.append(attn)
             self.valid.append(valid.to(torch.uint8))
-            self.group.append(group.to(torch.uint8))
+            self.group.append(group)
         else:
             moments = self._moments(Documents(attn, padding(valid), group))
             for name, more in zip(_SUMS, moments, strict=True):
@@ -297,7 +297,7 @@ class ScalePOD(Metric):
             device = self.n_snapshots.device
             self.attention = [torch.zeros(0, n_tokens, n_tokens, device=device)]
             self.valid = [torch.zeros(0, n_tokens, dtype=torch.uint8, device=device)]
-            self.group = [torch.zeros(0, dtype=torch.uint8, device=device)]
+            self.group = [torch.zeros(0, dtype=torch.int64, device=device)]
         elif n_tokens > self.n_tokens:
             self.attention = [pad(attn, n_tokens) for attn in self.attention]
             self.valid = [pad_tokens(valid, n_tokens) for valid in self.valid]

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from .._checks import numeric
 from ..analysis import LayerAnalysis
-from ..field import LagMoments, covariance_rounding
+from ..field import LagMoments
 from ..options import Options
 from ..pod import Snapshots
 from ..scalogram import scale_energy
 from ..spectrum import SpectralFit, effective_rank
 from .convergence import Convergence, Level, convergence
 from .estimates import PartSpectra, estimates
-from .groups import all_but_one, all_groups, dealt, field_spectra, lag_spectra, part_covariances
+from .groups import all_but_one, dealt, field_spectra, lag_spectra, part_covariances
 from .held_out import field_captured, lag_captured
 from .null import null_spectra
 from .record import Confidence
@@ -28,6 +28,7 @@ def assess(
     options: Options,
     groups: LagMoments,
     lag_modes: Tensor,
+    rounding: float,
     snapshots: Snapshots | None,
     labels: Tensor | None,
 ) -> Confidence:
@@ -38,6 +39,7 @@ def assess(
         options: What it did.
         groups: Moments of the G groups of documents.
         lag_modes: All lag modes of its windows, [M, L, L].
+        rounding: Error of the lag covariance of all documents (see `scalepod.field.covariance_rounding`).
         snapshots: Fluctuations and inner products in its windows; None without field POD.
         labels: Group of each document, [N]; None without field POD.
 
@@ -49,12 +51,21 @@ def assess(
     all_of_them = torch.ones(1, n_groups, dtype=torch.bool)
     parts = torch.cat([all_of_them, all_but_one(n_groups), dealt(n_groups, 4), dealt(n_groups, 2)])
     parts, windows = parts.to(lag_modes.device), analysis.windows[:n_windows]
-    covariances, rounding = part_covariances(groups, parts), covariance_rounding(all_groups(groups))
+    covariances = part_covariances(groups, parts)
     lag = Level(*lag_spectra(covariances, windows, _bases(analysis, options, lag_modes[:n_windows]), rounding))
-    field = None
-    if snapshots is not None and labels is not None:
+    field = field_convergence = field_held_out = null = None
+    if snapshots is not None and labels is not None and analysis.field_fit is not None:
         spectra = field_spectra(snapshots.gram[:n_windows], labels, parts, analysis.n_tokens)
         field = Level(spectra, spectra.sum(-1))
+        field_convergence = _convergence(analysis, options, field, analysis.field_fit)
+        field_held_out = field_captured(snapshots.gram[0], parts[-1][labels], analysis.n_tokens)
+        null = null_spectra(
+            snapshots.fluctuation,
+            analysis.scales,
+            options.omega0,
+            n_queries=analysis.n_queries,
+            signed=analysis.signed,
+        )
     found = _estimates(analysis, options, covariances[: 1 + n_groups], lag, field)
     return Confidence(
         quantities=tuple(found),
@@ -62,24 +73,10 @@ def assess(
         replicates=torch.stack([value[1 : 1 + n_groups] for value in found.values()]),
         group_sizes=sizes,
         lag_convergence=_convergence(analysis, options, lag, analysis.lag_fit),
-        field_convergence=_convergence(analysis, options, field, analysis.field_fit),
+        field_convergence=field_convergence,
         lag_held_out=lag_captured(covariances[-2], covariances[-1]),
-        field_held_out=(
-            None
-            if snapshots is None or labels is None
-            else field_captured(snapshots.gram[0], parts[-1][labels.long()], analysis.n_tokens)
-        ),
-        null=(
-            None
-            if snapshots is None
-            else null_spectra(
-                snapshots.fluctuation,
-                analysis.scales,
-                options.omega0,
-                n_queries=analysis.n_queries,
-                signed=analysis.signed,
-            )
-        ),
+        field_held_out=field_held_out,
+        null=null,
     )
 
 
@@ -129,12 +126,8 @@ def _fit_range(fit: SpectralFit, options: Options) -> Tensor:
     return torch.stack([fit.first, fit.first + fit.n_points - 1], -1) * (fit.n_points > 0)[:, None]
 
 
-def _convergence(
-    analysis: LayerAnalysis, options: Options, parts: Level | None, fit: SpectralFit | None
-) -> Convergence | None:
+def _convergence(analysis: LayerAnalysis, options: Options, parts: Level, fit: SpectralFit) -> Convergence:
     """T_spec and H* of all lags in the four quarters, the two halves, and all documents."""
-    if parts is None or fit is None:
-        return None
     quarters, halves, whole = (
         Level(parts.spectra[rows, 0], parts.total[rows, 0]) for rows in (slice(-6, -2), slice(-2, None), slice(1))
     )

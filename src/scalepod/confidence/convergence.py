@@ -1,5 +1,6 @@
 """Whether a spectrum has settled with the number of documents, or counts them."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ class Convergence(NamedTuple):
             epsilon: Which of the residual energies, by place.
         """
         growth = float(self.growth[epsilon])
-        if growth != growth:
+        if math.isnan(growth):
             return "undefined: no energy"
         change = f"H* {float(self.h_star[epsilon, 1]):.3g} to {float(self.h_star[epsilon, 2]):.3g} on doubling"
         if growth <= _GROWTH_LIMIT:

@@ -171,15 +171,14 @@ def field_spectra(grams: Tensor, labels: Tensor, parts: Tensor, n_tokens: int) -
     """
     found = grams.new_zeros(len(parts), *grams.shape[:2])
     for part, out in zip(parts.to(labels.device), found, strict=True):
-        members = part[labels.long()].nonzero().squeeze(-1)
+        members = part[labels].nonzero().squeeze(-1)
         n = len(members)
         if not n:
             raise ValueError("a part holds no documents")
-        out[:, :n] = spectrum_of(_centred(grams[:, members[:, None], members]) / n, max(n, n_tokens**2), n - 1)
+        out[:, :n] = spectrum_of(centred(grams[:, members[:, None], members]) / n, max(n, n_tokens**2), n - 1)
     return found
 
 
-def _centred(gram: Tensor) -> Tensor:
-    """Inner products about the mean of the snapshots, from those about any other origin."""
-    rows = gram.mean(-1, keepdim=True)
-    return gram - rows - rows.mT + rows.mean(-2, keepdim=True)
+def centred(block: Tensor) -> Tensor:
+    """Inner products [..., N, N'] about the mean of the snapshots of the rows and about that of the columns."""
+    return block - block.mean(-2, keepdim=True) - block.mean(-1, keepdim=True) + block.mean((-2, -1), keepdim=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .._checks import as_covariance, as_wide, check_positive, numeric
 from ..pod import eigen
+from .groups import centred
 
 
 class Captured(NamedTuple):
@@ -116,20 +117,15 @@ def modes_needed(captured: Tensor, epsilon: float) -> float:
 def _across(gram: Tensor, a: Tensor, b: Tensor, n_tokens: int, n_modes: int) -> Captured:
     """Curves of the field modes of half a: in a, and in b."""
     n = int(a.sum())
-    values, vectors = eigen(_centred(gram[a][:, a])[None], max(n, n_tokens**2), n - 1)
+    values, vectors = eigen(centred(gram[a][:, a])[None], max(n, n_tokens**2), n - 1)
     energy = values[0, : n - 1]
-    projected = (vectors[0, : n - 1] @ _centred(gram[a][:, b])).square().sum(1)
+    projected = (vectors[0, : n - 1] @ centred(gram[a][:, b])).square().sum(1)
     held = torch.where(energy > 0, projected / energy, 0.0)
     level = n_modes - len(energy)
     energy, held = (torch.nn.functional.pad(part, (0, level)) for part in (energy, held))
-    total = _centred(gram[b][:, b]).trace()
+    total = centred(gram[b][:, b]).trace()
     rounding = len(gram) * torch.finfo(gram.dtype).eps * gram.trace()  # is what centring leaves of equal documents
     return _curves(energy * (energy.sum() > rounding), held, total * (total > rounding))
-
-
-def _centred(block: Tensor) -> Tensor:
-    """Inner products about the mean of the snapshots of the rows and about that of the columns."""
-    return block - block.mean(0) - block.mean(1, keepdim=True) + block.mean()
 
 
 def _curves(energy: Tensor, held: Tensor, total: Tensor) -> Captured:

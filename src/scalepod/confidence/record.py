@@ -26,7 +26,7 @@ class Confidence:
     """The values without each group of documents, [Q, G]; NaN where undefined."""
     group_sizes: Tensor
     """Documents in each group, [G]."""
-    lag_convergence: Convergence | None
+    lag_convergence: Convergence
     """T_spec and H* of the lag spectrum at a quarter, half and all of the documents."""
     field_convergence: Convergence | None
     """The same of the field spectrum."""
