@@ -2,6 +2,15 @@
 
 from scalepod.training_cli import TrainingCLI
 
+ENVIRONMENT = {
+    # seed_everything leaves these behind; set beforehand, they go with the test
+    "PL_GLOBAL_SEED": "0",
+    "PL_SEED_WORKERS": "0",
+    # what is deprecated is called by LightningCLI, not by us
+    "JSONARGPARSE_DEPRECATION_WARNINGS": "off",
+}
+"""Variables under which a test runs a command."""
+
 SMALL = [
     "--data.path=text.txt",
     "--data.block_size=16",

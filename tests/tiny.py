@@ -11,6 +11,19 @@ from torch.utils.data import DataLoader, TensorDataset
 VOCABULARY, TOKENS, WIDTH = 11, 12, 16
 
 
+class Chain(nn.Module):
+    """Layers one after the other, by the names "layers.0", "layers.1" and so on."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 class TinyAttention(nn.Module):
     def __init__(self, dropout: float) -> None:
         super().__init__()

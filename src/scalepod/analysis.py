@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -131,6 +131,11 @@ class LayerAnalysis:
 
     def scalars(self) -> dict[str, float]:
         """The values that are logged, by name; an undefined value is left out, not logged as NaN."""
+        return dict(self._scalars)
+
+    @cached_property
+    def _scalars(self) -> dict[str, float]:
+        """Computed once: loggers, results on disk and reports ask for them."""
         found = {"energy": self.energy, "mean_lag": self.mean_lag}
         if len(self.dominant_lags):
             found["dominant_lag"] = float(self.dominant_lags[0])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tiny import Chain
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -36,17 +37,6 @@ class Declared(nn.Module):
         self.below(x)
         self.probe(torch.full((B, 3, T, T), 1 / T))
         return (x @ x.mT).softmax(-1) @ x
-
-
-class Chain(nn.Module):
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tiny import Chain
 from torch import Tensor, nn
 
 from scalepod.capture import capture_attention, record_attention
@@ -25,17 +26,6 @@ class Attention(nn.Module):
         if self.written_out:
             return (x @ x.mT / D**0.5).softmax(-1) @ x
         return F.scaled_dot_product_attention(x, x, x)
-
-
-class Chain(nn.Module):
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
 
 
 @pytest.fixture

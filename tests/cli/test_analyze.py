@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from command_line import BARE, NO_LOGGER, SMALL, run
+from command_line import BARE, ENVIRONMENT, NO_LOGGER, SMALL, run
 
 import scalepod
 from scalepod.checkpoint import classes_of, read_checkpoint
@@ -39,12 +39,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text and a run with options of its own."""
     folder = tmp_path_factory.mktemp("fitted")
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            ("PL_GLOBAL_SEED", "0"),
-            ("PL_SEED_WORKERS", "0"),
-            ("JSONARGPARSE_DEPRECATION_WARNINGS", "off"),
-        ):
-            patch.setenv(name, value)  # as in conftest.py, and for its reasons
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
         Path("text.txt").write_text("to be or not to be, that is the question\n" * 100)
         fit(*OPTIONS)
     return folder

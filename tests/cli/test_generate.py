@@ -6,7 +6,7 @@ from shutil import copytree
 
 import pytest
 import torch
-from command_line import BARE, SMALL, run
+from command_line import BARE, ENVIRONMENT, SMALL, run
 
 from scalepod.cli import main
 from scalepod.datamodules import CharTextDataModule
@@ -29,12 +29,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, its text, and files that are no such model."""
     folder = tmp_path_factory.mktemp("checkpoints")
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            ("PL_GLOBAL_SEED", "0"),
-            ("PL_SEED_WORKERS", "0"),
-            ("JSONARGPARSE_DEPRECATION_WARNINGS", "off"),
-        ):
-            patch.setenv(name, value)  # as in conftest.py, and for its reasons
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
         Path("text.txt").write_text(TEXT)
         fit("BaselineGPT")
         other = run("fit", "--model=own_model.OwnModel", "--data=own_model.OwnData", BARE, "--watch=false")

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -48,6 +49,11 @@ class Confidence:
 
     def stderrs(self) -> dict[str, float]:
         """Jackknife standard error of every value, by name; NaN where it is undefined."""
+        return dict(self._stderrs)
+
+    @cached_property
+    def _stderrs(self) -> dict[str, float]:
+        """Computed once: every error bar of a picture asks for them."""
         errors = standard_error(self.replicates, self.group_sizes)
         return dict(zip(self.quantities, errors.tolist(), strict=True))
 
