@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from estimates import Estimate, exact
 from observed import Study, Weights
 from verdicts import Check, Reading
+
+from scalepod.confidence.trainings import Estimate, exact
 
 INF = math.inf
 EARLY, MIDDLE, LATE = (1, 2), (3, 4), (5, 6)

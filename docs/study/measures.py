@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from estimates import Array
 from scipy.signal import find_peaks
 from torch import Tensor
 
 from scalepod.bands import band_shares
 from scalepod.confidence.groups import N_GROUPS
+from scalepod.confidence.trainings import Array
 from scalepod.field import lag_covariance, reynolds, to_lag
 from scalepod.heads import head_gram, head_moments, head_redundancy
 from scalepod.pod import FieldPOD, field_pod, lag_pod, lag_windows

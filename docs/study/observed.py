@@ -17,7 +17,6 @@ import measures
 import numpy as np
 import published
 import torch
-from estimates import Array, Estimate, Sample, estimate, pooled
 from torch import Tensor, nn
 from trainings import Training, checkpoint_of, complete_run
 
@@ -27,6 +26,7 @@ from scalepod.callbacks.documents import held_out_batches
 from scalepod.capture import capture_attention
 from scalepod.checkpoint import classes_of, read_checkpoint
 from scalepod.confidence.groups import N_GROUPS
+from scalepod.confidence.trainings import Array, Estimate, Sample, estimate, pooled
 from scalepod.provenance import checksum, document_digests
 from scalepod.results import Results
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 from claims import ALL, CLAIMED_PEAKS
-from estimates import Estimate
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from observed import Study
 
+from scalepod.confidence.trainings import Estimate
 from scalepod.figures.axes import decade_axis, lag_axis, plain
 from scalepod.figures.grid import grid_page, run_styles
 from scalepod.figures.style import FAINT, own_style

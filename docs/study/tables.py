@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from claims import ALL, MODEL, Claim
-from estimates import Array, Estimate
 from observed import LIVE, Study
 from verdicts import outcome, range_of, shown, verdict
 
 from scalepod.analysis import LayerAnalysis
+from scalepod.confidence.trainings import Array, Estimate
 
 Row = dict[str, object]
 

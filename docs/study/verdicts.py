@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from estimates import Estimate
-
+from scalepod.confidence.trainings import Estimate
 from scalepod.figures.words import with_error
 
 Outcome = Literal["yes", "no", "open"]
@@ -92,7 +91,7 @@ def range_of(check: Check) -> str:
     """The range of a check.
 
     Example:
-        >>> from estimates import exact
+        >>> from scalepod.confidence.trainings import exact
         >>> range_of(Check("lag", exact(1.0), 0.5, math.inf))
         'more than 0.5'
         >>> range_of(Check("lag", exact(1.0), 0.9, 1.1, inside=False))

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
-from scalepod.confidence.jackknife import standard_error
+from .jackknife import standard_error
 
 Array = NDArray[np.float64]
 
@@ -56,6 +55,8 @@ class Estimate(NamedTuple):
 
     def interval(self, level: float) -> tuple[float, float]:
         """Two-sided interval of Student's t at a level; NaN where an error is unknown."""
+        from scipy.stats import t as student
+
         if self.stderr == 0:
             return self.value, self.value
         reach = float(student.ppf((1 + level) / 2, self.freedom)) * self.stderr
@@ -90,6 +91,8 @@ def estimate(terms: Sequence[tuple[float, Sample]], spread: Spread) -> Estimate:
         The estimate; NaN throughout if a model was not trained.
 
     Example:
+        >>> import numpy as np
+        >>> from scalepod.confidence.trainings import Sample, Spread, estimate
         >>> three = Sample(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]))
         >>> found = estimate([(1.0, three)], Spread(float("nan"), 0))
         >>> found.value, round(found.seeds, 3), found.documents, round(found.freedom, 3)
