@@ -37,15 +37,20 @@ class Claim(NamedTuple):
 def energy_moves_back(study: Study) -> Claim:
     """1. The energy sits at lags up to 7 in layers 1-2, and at lags of at least 20 in layers 5-6.
 
-    Measured: the share of the fluctuation's energy at those lags, in the baseline. Holds if it is more than half in
-    each of the four layers; does not hold if it is certainly less than half in one of them.
+    Measured: the share of the energy at those lags, of the attention itself (the sum of its squares) and of the
+    fluctuation, in the baseline. Holds if it is more than half in each of the four layers; does not hold if it is
+    certainly less than half in one of them.
     """
-    near = [_layer(study, "share of layer {} at lags up to 7", "share_to_7", k, 0.5) for k in EARLY]
-    far = [_layer(study, "share of layer {} at lags from 20 on", "share_from_20", k, 0.5) for k in LATE]
+
+    def reading(title: str, prefix: str) -> Reading:
+        near = [_layer(study, "share of layer {} at lags up to 7", f"{prefix}share_to_7", k, 0.5) for k in EARLY]
+        far = [_layer(study, "share of layer {} at lags from 20 on", f"{prefix}share_from_20", k, 0.5) for k in LATE]
+        return Reading(title, (*near, *far))
+
     return Claim(
         "Energy sits at lags up to 7 tokens in layers 1-2, and at lags of at least 20 in layers 5-6.",
-        "Share of the fluctuation's energy at those lags, in the baseline; claimed: more than half.",
-        (Reading("fluctuation of the baseline", (*near, *far)),),
+        "Share of the energy at those lags, in the baseline; claimed: more than half.",
+        (reading("attention itself", "attention_"), reading("fluctuation", "")),
     )
 
 

@@ -48,30 +48,32 @@ def of_maps(attn: Tensor) -> dict[str, float]:
         attn: Causal attention, [N, T, T].
 
     Returns:
-        By name: shares of the fluctuation's energy by lag; logarithms of the scalogram's energy, of the attention
+        By name: shares of the fluctuation's energy, and of the squared attention's sum, by lag; logarithms of the scalogram's energy, of the attention
         itself and of the fluctuation; what the leading modes hold, where they look, and how many bands they amount to.
     """
     _, u = reynolds(attn)
-    R = lag_covariance(u)
+    R, whole = lag_covariance(u), lag_covariance(attn)
     energy, scales = R.diagonal(), scale_grid(per_octave=8)
     n_tokens = len(R)
     windows = torch.cat([torch.ones(1, n_tokens, dtype=R.dtype), lag_windows(list(BANDS.values()), n_tokens)])
     pod = field_pod(attn, windows, LEADING)
     profiles = mode_profiles(pod)
-    whole = n_bands(profiles[0])
+    unwindowed = n_bands(profiles[0])
     spectrum, lag_spectrum = pod.eigenvalues[0], lag_pod(R, n_modes=0).eigenvalues[0]
     return {
-        "share_to_7": float(energy[:8].sum() / energy.sum()),
-        "share_from_20": float(energy[20:].sum() / energy.sum()),
-        "log_scalogram": float(scale_energy(lag_covariance(attn), scales).sum().log()),
+        "share_to_7": _share(energy, slice(8)),
+        "share_from_20": _share(energy, slice(20, None)),
+        "attention_share_to_7": _share(whole.diagonal(), slice(8)),
+        "attention_share_from_20": _share(whole.diagonal(), slice(20, None)),
+        "log_scalogram": float(scale_energy(whole, scales).sum().log()),
         "log_scalogram_fluctuation": float(scale_energy(R, scales).sum().log()),
-        "leading_share": float(spectrum[:LEADING].sum() / spectrum.sum()),
-        "lag_leading_share": float(lag_spectrum[:LEADING].sum() / lag_spectrum.sum()),
+        "leading_share": _share(spectrum, slice(LEADING)),
+        "lag_leading_share": _share(lag_spectrum, slice(LEADING)),
         "mode_peak": float(profiles[0].argmax()),
         "mode_peaks": float(n_peaks(profiles[0], *MANY_PEAKS)),
         "bands_of_energy": n_bands(energy),
-        "bands_of_modes": whole,
-        "bands_lost_by_windows": whole - float(np.mean([n_bands(profile) for profile in profiles[1:]])),
+        "bands_of_modes": unwindowed,
+        "bands_lost_by_windows": unwindowed - float(np.mean([n_bands(profile) for profile in profiles[1:]])),
     }
 
 
@@ -136,6 +138,10 @@ def reconstruction(attn: Tensor, n_modes: int = 10) -> Reconstruction:
     left = [_left(u, basis.flatten(1)) for basis in (pod.modes[0], some, waves)]
     expected = float(pod.eigenvalues[0, n_modes:].sum())
     return Reconstruction(abs(left[0] - expected) / energy, *(share / energy for share in left))
+
+
+def _share(energy: Tensor, part: slice) -> float:
+    return float(energy[part].sum() / energy.sum())
 
 
 def _left(u: Tensor, basis: Tensor) -> float:

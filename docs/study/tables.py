@@ -15,7 +15,8 @@ from scalepod.confidence.trainings import Array, Estimate
 Row = dict[str, object]
 
 MEASURED = (
-    *("share_to_7", "share_from_20", "log_scalogram", "log_scalogram_fluctuation"),
+    *("share_to_7", "share_from_20", "attention_share_to_7", "attention_share_from_20"),
+    *("log_scalogram", "log_scalogram_fluctuation"),
     *("leading_share", "lag_leading_share", "mode_peak", "mode_peaks"),
     *("bands_of_energy", "bands_of_modes", "bands_lost_by_windows", "distinct_heads"),
 )

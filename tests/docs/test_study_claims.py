@@ -17,8 +17,8 @@ class Known(NamedTuple):
 EGA = "ega_published"
 KNOWN = {
     claims.energy_moves_back: Known(
-        {"baseline": {"share_to_7": 0.8, "share_from_20": 0.7}},
-        {"baseline": {"share_to_7": 0.8, "share_from_20": [0.7] * 5 + [0.4]}},
+        {"baseline": {"attention_share_to_7": 0.8, "attention_share_from_20": 0.7}},
+        {"baseline": {"attention_share_to_7": 0.8, "attention_share_from_20": [0.7] * 5 + [0.4]}},
     ),
     claims.concentration_is_one_early: Known(
         {"baseline": {"t_spec": [1.0, 1.05, 1.4, 1.5, 0.6, 0.7]}},
@@ -83,12 +83,14 @@ def test_a_single_training_of_each_model_tells_nothing(claim, make_study):
 
 def test_the_second_and_third_readings_are_of_their_own_values(make_study):
     numbers = {
-        "baseline": {"log_scalogram": 1.0, "log_scalogram_fluctuation": 1.0, "lag_t_spec": 1.0},
+        "baseline": {"log_scalogram": 1.0, "log_scalogram_fluctuation": 1.0, "lag_t_spec": 1.0,
+                     "share_to_7": 0.8, "share_from_20": [0.7] * 5 + [0.4]},
         "ega": {"log_scalogram": 1.2, "log_scalogram_fluctuation": 0.8, "lag_t_spec": [1, 1, 1.2, 1.2, 0.8, 0.8],
                 "t_spec": 1.2},
         "ega_published": {"log_scalogram": 0.8, "t_spec": [1, 1, 1.2, 1.2, 0.8, 0.8]},
     }  # fmt: skip
     study = make_study(numbers)
+    assert verdict(claims.energy_moves_back(study).readings[1].checks) == "does not hold"
     energy = [verdict(reading.checks) for reading in claims.gating_raises_energy(study).readings]
     assert energy == ["does not hold", "holds", "does not hold"]
     concentration = [verdict(reading.checks) for reading in claims.gating_moves_concentration(study).readings]

@@ -30,11 +30,11 @@ def by_lag(squares):
     return np.array([sum(squares[i, i - tau] for i in range(tau, T)) for tau in range(T)])
 
 
-def test_shares_of_the_energy(maps, found):
-    u = (maps - maps.mean(0)).numpy()
-    energy = by_lag((u**2).sum(0))
-    assert found["share_to_7"] == pytest.approx(energy[:8].sum() / energy.sum())
-    assert found["share_from_20"] == pytest.approx(energy[20:].sum() / energy.sum())
+def test_shares_of_the_attention_and_of_the_fluctuation(maps, found):
+    for prefix, field in (("attention_", maps), ("", maps - maps.mean(0))):
+        energy = by_lag((field.numpy() ** 2).sum(0))
+        assert found[f"{prefix}share_to_7"] == pytest.approx(energy[:8].sum() / energy.sum())
+        assert found[f"{prefix}share_from_20"] == pytest.approx(energy[20:].sum() / energy.sum())
 
 
 def test_leading_modes_are_those_of_the_singular_value_decomposition(maps, found):
