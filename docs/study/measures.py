@@ -48,8 +48,9 @@ def of_maps(attn: Tensor) -> dict[str, float]:
         attn: Causal attention, [N, T, T].
 
     Returns:
-        By name: shares of the fluctuation's energy, and of the squared attention's sum, by lag; logarithms of the scalogram's energy, of the attention
-        itself and of the fluctuation; what the leading modes hold, where they look, and how many bands they amount to.
+        By name: shares of the energy by lag, of the attention itself (the sum of its squares) and of the fluctuation;
+        logarithms of the scalogram's energy of both; what the leading modes hold, where they look, and how many bands
+        they amount to.
     """
     _, u = reynolds(attn)
     R, whole = lag_covariance(u), lag_covariance(attn)

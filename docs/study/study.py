@@ -3,9 +3,9 @@
     python docs/study/study.py [--runs runs/study] [--seeds 1 2 3] [--path input.txt] [--only baseline ega] [--no-train]
 
 trains what is missing (five to fifteen minutes a training on two cores; a complete one is kept, an interrupted one is
-started again), writes tables to docs/study/results and figures to docs/study/images, and prints tables in Markdown.
-With --draft it prints a draft of docs/study.md instead, whose verdicts follow from the numbers by the rule of
-`verdicts`.
+started again), writes tables to docs/study/results and figures to docs/study/images, and renews every table and verdict
+of docs/study.md between the sentences written by hand. The verdicts follow from the numbers by the rule of `verdicts`.
+With --out all that is written elsewhere.
 """
 
 import argparse
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from claims import CLAIMS, Claim
-from draft import BANDS, COMPLEXITY, LAYERS, page, tables
 from observed import Study, conventions, observe
+from page import BANDS, COMPLEXITY, LAYERS, blocks, renewed
 from pictures import layers_figure, modes_figure, training_figure
 from tables import Row, claim_rows, convention_rows, layer_rows, loss_rows, training_rows, write_csv
 from trainings import CHANGES, TrainingFailed, planned, train_missing
 
 from scalepod.figures import save_figure
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -48,8 +48,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
     claims = [claim(study) for claim in CLAIMS]
     beside = compared_conventions(study, given.path)
-    write_results(study, claims, beside, given.out)
-    print((page if given.draft else tables)(study, claims, beside))
+    page = renewed((DOCS / "study.md").read_text(encoding="utf-8"), blocks(study, claims, beside))
+    write_results(study, claims, beside, given.out / "study")
+    (given.out / "study.md").write_text(page, encoding="utf-8")
+    print(f"written: {given.out / 'study.md'}, and its tables and figures to {given.out / 'study'}", file=sys.stderr)
     return 0
 
 
@@ -92,8 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", nargs="+", choices=list(CHANGES), default=list(CHANGES), help="models", metavar="NAME"
     )
     parser.add_argument("--no-train", action="store_true", help="use the complete trainings there are")
-    parser.add_argument("--draft", action="store_true", help="print a draft of docs/study.md")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder of the tables and figures")
+    parser.add_argument("--out", type=Path, default=DOCS, help="folder of the page, its tables and figures")
     return parser
 
 

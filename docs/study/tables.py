@@ -125,11 +125,14 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def check_table(claim: Claim) -> str:
     """The checks of a claim: value, required range, whether it passes."""
     rows = [
-        (reading.name, check.name, shown(check.found), range_of(check), outcome(check, len(reading.checks)))
+        (
+            reading.name if place == 0 else "",
+            *(check.name, shown(check.found), range_of(check), outcome(check, len(reading.checks))),
+        )
         for reading in claim.readings
-        for check in reading.checks
+        for place, check in enumerate(reading.checks)
     ]
-    return markdown(("reading", "value", "measured", "claimed", "passes"), rows)
+    return markdown(("read as", "value", "measured", "claimed", "passes"), rows)
 
 
 def summary_table(claims: Sequence[Claim]) -> str:

@@ -1,10 +1,14 @@
 """What the command of docs/study says when there is nothing to look at, and how it writes numbers and words."""
 
-import draft
+import doctest
+
 import observed
+import page
+import pytest
 import study
 import tables
 import trainings
+from page import PageError, renewed
 
 
 def test_nothing_trained_is_an_error(tmp_path, capsys):
@@ -25,9 +29,38 @@ def test_unknown_numbers_are_empty_in_csv_and_digits_are_few(tmp_path):
 
 def test_settled_values_and_moving_ones_are_told_apart(make_study):
     numbers = dict.fromkeys(observed.LIVE, 1.0) | {"mean_lag": 0.0, "t_spec": [5, 0, 0, 0, 0, 0]}
-    said = draft.settled(make_study({"baseline": numbers}, noise=0.0))
+    said = page.settled(make_study({"baseline": numbers}, noise=0.0))
     assert "- field T_spec: changes in layers 1\n" in said
     assert "- mean lag, tokens: changes in no layer by more than its error" in said
     assert "- lag T_spec: changes in layers 1, 2, 3, 4, 5, 6" in said
-    said = draft.settled(make_study({"baseline": numbers}, seeds=(1,)))
+    said = page.settled(make_study({"baseline": numbers}, seeds=(1,)))
     assert "- lag T_spec: cannot be told from one training" in said
+
+
+def test_a_page_keeps_its_words_and_gets_its_tables():
+    before = "# Title\n\n<!-- table: a -->\n<!-- end -->\nwords\n<!-- table: b -->\nold | \\1\n<!-- end -->\nlast"
+    after = renewed(before, {"a": "x\n\ny", "b": "z \\1"})
+    expected = "# Title\n\n<!-- table: a -->\nx\n\ny\n<!-- end -->\nwords\n<!-- table: b -->\nz \\1\n<!-- end -->\nlast"
+    assert after == expected
+    assert renewed(after, {"a": "x\n\ny", "b": "z \\1"}) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<!-- table: a -->\n", "a table of the page has no end: write <!-- end --> on the line behind it"),
+        ("<!-- table: a -->\n<!-- table: a -->\n<!-- end -->\n", "has no end"),
+        ("<!-- table: a -->\n<!-- end -->\n" * 2, "the table 'a' has 2 places on the page, and takes one"),
+        ("words", "the table 'a' has 0 places on the page, and takes one"),
+        ("<!-- table: b -->\n<!-- end -->\n", "the page has a place for 'b', which is none of a"),
+    ],
+)
+def test_a_page_that_does_not_fit_is_refused(text, said):
+    with pytest.raises(PageError, match=said):
+        renewed(text, {"a": "1"})
+
+
+def test_examples_of_the_page():
+    found = doctest.testmod(page)
+    assert found.attempted
+    assert not found.failed
