@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scalepod.confidence.jackknife import standard_error
-from scalepod.confidence.trainings import Sample, Spread, estimate, pooled
+from scalepod.confidence.trainings import Estimate, Sample, Spread, estimate, exact, pooled
 
 UNKNOWN = Spread(math.nan, 0)
 
@@ -62,3 +62,42 @@ def test_intervals_cover_over_documents_and_seeds():
         low, high = estimate([(1.0, Sample(seeds + groups.mean(), replicates))], UNKNOWN).interval(0.95)
         covered += low <= 0 <= high
     assert 0.93 <= covered / draws <= 0.99
+
+
+def test_p_values_without_errors_or_with_unknown_ones():
+    assert exact(0.3).p_value == 0
+    assert math.isnan(exact(0.0).p_value)
+    single = sample(np.random.default_rng(5), 1)
+    assert math.isnan(estimate([(1.0, single)], UNKNOWN).p_value)
+    assert math.isnan(estimate([(1.0, single)], UNKNOWN).freedom)
+    assert math.isnan(Estimate(*[math.nan] * 4).p_value)
+
+
+def test_p_values_are_those_of_the_intervals():
+    found = estimate([(1.0, sample(np.random.default_rng(6), 3))], UNKNOWN)
+    low, high = found.interval(1 - found.p_value)
+    assert min(abs(low), abs(high)) == pytest.approx(0, abs=1e-9)
+    assert found._replace(value=-found.value).p_value == found.p_value
+
+
+def test_groups_of_documents_weigh_by_their_size():
+    one, sizes = sample(np.random.default_rng(7), 3), torch.tensor([2, 3, 3, 3, 4, 4, 5, 6])
+    found = estimate([(1.0, one)], UNKNOWN, sizes)
+    assert found.documents == pytest.approx(float(standard_error(torch.from_numpy(one.replicates.mean(0)), sizes)))
+    assert found.documents != pytest.approx(estimate([(1.0, one)], UNKNOWN).documents)
+
+
+def test_borrowed_scatter_brings_no_degrees_of_freedom():
+    rng = np.random.default_rng(8)
+    single, pair = (Sample(rng.standard_normal(n), np.zeros((n, 8))) for n in (1, 2))
+    assert estimate([(-1.0, single), (1.0, pair)], pooled([single, pair])).freedom == pytest.approx(1)
+    assert estimate([(-1.0, single), (1.0, single)], Spread(0.5, 3)).freedom == pytest.approx(3)
+
+
+def test_a_borrowed_scatter_calls_nothing_different_too_often():
+    rng = np.random.default_rng(9)
+    p_values = []
+    for _ in range(1000):
+        single, pair = (Sample(rng.standard_normal(n), np.zeros((n, 8))) for n in (1, 2))
+        p_values.append(estimate([(-1.0, single), (1.0, pair)], pooled([single, pair])).p_value)
+    assert 0.03 <= np.mean(np.array(p_values) < 0.05) <= 0.07

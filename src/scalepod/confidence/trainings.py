@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .jackknife import standard_error
 
@@ -53,6 +54,15 @@ class Estimate(NamedTuple):
         """Both errors together; NaN where one is unknown."""
         return math.hypot(self.documents, self.seeds)
 
+    @property
+    def p_value(self) -> float:
+        """Probability of a value so far from 0 if it is 0: two-sided, Student's t; NaN where an error is unknown."""
+        from scipy.stats import t as student
+
+        if self.stderr == 0:
+            return 0.0 if abs(self.value) > 0 else math.nan
+        return 2 * float(student.sf(abs(self.value) / self.stderr, self.freedom))
+
     def interval(self, level: float) -> tuple[float, float]:
         """Two-sided interval of Student's t at a level; NaN where an error is unknown."""
         from scipy.stats import t as student
@@ -76,16 +86,23 @@ def pooled(samples: Iterable[Sample]) -> Spread:
     return Spread(math.sqrt(squares / freedom) if freedom else math.nan, freedom)
 
 
-def estimate(terms: Sequence[tuple[float, Sample]], spread: Spread) -> Estimate:
+def estimate(terms: Sequence[tuple[float, Sample]], spread: Spread, sizes: Tensor | None = None) -> Estimate:
     """A weighted sum of the values of models, such as the difference of two, with its errors.
 
     The error over documents is that of the sum, so what the choice of documents does to all models cancels in a
     difference. Trainings are independent: the squares of their errors add up. A model trained once has the `spread` of
-    the others. Degrees of freedom after Satterthwaite (1946), Biometrics Bulletin 2, 110.
+    the others. Degrees of freedom after Satterthwaite (1946), Biometrics Bulletin 2, 110:
+
+        (sum_i v_i)^2 / sum_i v_i^2 / f_i,    v_i = squared errors of documents and of the trainings of each model
+
+    A borrowed scatter may be that of another model of the sum. Where there is one, the v_i of the trainings are taken
+    to err together, so (sum_i v_i / sqrt(f_i))^2 stands for their part of the denominator: no more degrees of freedom
+    than there are.
 
     Args:
         terms: Weight and value of each model.
         spread: Scatter over trainings of the models that have several.
+        sizes: Documents in each group, [G] (see `standard_error`).
 
     Returns:
         The estimate; NaN throughout if a model was not trained.
@@ -102,13 +119,16 @@ def estimate(terms: Sequence[tuple[float, Sample]], spread: Spread) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan, math.nan)
     value = sum(weight * float(sample.values.mean()) for weight, sample in terms)
     replicates = np.sum([weight * sample.replicates.mean(0) for weight, sample in terms], axis=0)
-    documents = float(standard_error(torch.from_numpy(replicates)))
-    parts = [(documents**2, float(len(replicates) - 1))]
+    documents = float(standard_error(torch.from_numpy(replicates), sizes))
+    variances, slacks = [], []  # v_i and v_i / sqrt(f_i) of the trainings
     for weight, sample in terms:
         own = pooled([sample])
         deviation, freedom = own if own.freedom else spread
-        parts.append((weight**2 * deviation**2 / len(sample.values), float(freedom)))
-    seeds = math.sqrt(sum(variance for variance, _ in parts[1:]))
+        variances.append(weight**2 * deviation**2 / len(sample.values))
+        slacks.append(variances[-1] / math.sqrt(freedom) if freedom else math.nan)
+    borrowed = any(len(sample.values) == 1 for _, sample in terms)
+    seeds = math.sqrt(sum(variances))
     total = documents**2 + seeds**2
-    slack = sum(variance**2 / freedom for variance, freedom in parts if variance > 0 and freedom > 0)
-    return Estimate(value, documents, seeds, total**2 / slack if slack > 0 else math.inf)
+    slack = sum(slacks) ** 2 if borrowed else sum(each**2 for each in slacks)
+    slack += documents**4 / (len(replicates) - 1)
+    return Estimate(value, documents, seeds, math.inf if slack == 0 else total**2 / slack)
