@@ -1,6 +1,7 @@
 """Figures of several runs: every curve and map is that of the analysis it stands for."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -148,3 +149,32 @@ def test_nothing_to_draw():
             draw([[None]], ["01"], ["one"], "title")
     with pytest.raises(ValueError, match="there is no curve to draw"):
         training_figure([], [], [], [], "title")
+
+
+def extent(figure, text):
+    return text.get_window_extent(figure.canvas.get_renderer())
+
+
+def test_words_stay_in_narrow_panels(analysis):
+    gamma = torch.rand(1, 96, 96, generator=torch.Generator().manual_seed(0))
+    found = Coherence(gamma, gamma, gamma, torch.ones(1, 96, 96).tril(-8).bool())
+    layer = dataclasses.replace(analysis, coherence=found, dominant_lags=torch.tensor([5.0]))
+    rows = [[layer] * 5, [layer, analysis, analysis, analysis, layer]]
+    figure = coherences_figure(rows, NAMES, list("abcde"), "title")
+    for ax in figure.axes[6:9]:
+        (text,) = ax.texts
+        assert " ".join(text.get_text().split()) == "no dominant scale, or not computed"
+        box = extent(figure, text)
+        assert ax.bbox.x0 <= box.x0
+        assert box.x1 <= ax.bbox.x1
+
+
+def test_shares_of_several_runs_stand_beside_the_head_of_their_column(analysis):
+    figure = profiles_figure([[analysis] * 5], ["01"], list("abcde"), "title")
+    heads = {text.get_text(): extent(figure, text) for text in figure.texts}
+    for mode, ax in enumerate(figure.axes[:3], start=1):
+        head = heads[f"lag mode {mode}"]
+        places = sorted((extent(figure, text) for text in ax.texts), key=lambda box: box.x0)
+        assert len(places) == 5
+        assert places[0].x0 > head.x1
+        assert all(one.x1 < other.x0 for one, other in itertools.pairwise(places))

@@ -13,6 +13,8 @@ from .style import MUTED
 
 Array = npt.NDArray[np.float64]
 
+_CHARACTER = 7  # width of a character, rather more than less, in pixels
+
 
 def lag_axis(ax: Axes, n_tokens: int, *, signed: bool, label: str = "", every: int = 1) -> None:
     """Make x a lag axis: near-logarithmic, with lag 0 on it, and the same on both sides when lags are signed.
@@ -64,7 +66,8 @@ def decade_axis(axis: Axis) -> None:
 
 def say(ax: Axes, text: str) -> None:
     """Words in the middle of axes that have nothing else to show."""
-    ax.text(0.5, 0.5, textwrap.fill(text, 34), transform=ax.transAxes, ha="center", va="center", color=MUTED)
+    wrapped = textwrap.fill(text, min(34, max(8, int(ax.bbox.width / _CHARACTER))))
+    ax.text(0.5, 0.5, wrapped, transform=ax.transAxes, ha="center", va="center", color=MUTED)
     ax.set_xticks([])
     ax.set_yticks([])
 

@@ -137,9 +137,10 @@ def _draw_profiles(ax: Axes, row: Sequence[LayerAnalysis | None], mode: int) -> 
         ax.plot(lag, _turned(lag, curve, *first), linewidth=1.1, **style)
         spectrum = layer.lag.eigenvalues[0]
         shares.append((percent(float(spectrum[mode] / spectrum.sum())), style["color"]))
+    most = 0.65 if len(shares) < 7 else 1.0  # of the width; as far as may be, beside the head of the column
     for place, (words, color) in enumerate(reversed(shares)):
         ax.text(
-            1 - min(0.16, 1 / len(shares)) * place,
+            1 - min(0.16, most / len(shares)) * place,
             1.02,
             words,
             transform=ax.transAxes,
