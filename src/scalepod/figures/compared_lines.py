@@ -29,9 +29,16 @@ _TRAINING = (
     "documents to either side. A gap: undefined at that step."
 )
 
+OVER_GROUPS = (
+    "How to read: one line a group, the mean over its trainings at the steps that all of them have. Band: one standard "
+    "error, over the choice of documents and over trainings together, to either side; none where nothing tells of the "
+    "trainings. A gap: undefined at that step, be it in one of the trainings."
+)
+"""How to read the curves of groups of trainings."""
+
 
 class Curve(NamedTuple):
-    """A value over the training of one run."""
+    """A value over the training of one run, or its mean over those of a group."""
 
     steps: npt.NDArray[np.int64]
     """Optimizer steps taken, ascending, [F]."""
@@ -82,6 +89,7 @@ def training_figure(
     quantities: Sequence[str],
     labels: Sequence[str],
     title: str,
+    how_to_read: str = _TRAINING,
 ) -> Figure:
     """Draw values over training with bands of one standard error: a row a layer, a column a value, a line a run.
 
@@ -92,6 +100,7 @@ def training_figure(
         quantities: Names of the values.
         labels: Names of the runs.
         title: First line.
+        how_to_read: The lines at the foot.
 
     Returns:
         As `profiles_figure`.
@@ -115,7 +124,7 @@ def training_figure(
                 ax.tick_params(labelbottom=place == len(drawn) - 1)
                 if place == len(drawn) - 1:
                     ax.set_xlabel("optimizer steps")
-        grid.page.caption(_TRAINING)
+        grid.page.caption(how_to_read)
     return grid.page.figure
 
 

@@ -3,17 +3,17 @@
 import sys
 import warnings
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from ..results import ResultsWarning
+from ..results import ResultsWarning, load
 
 
-def add_runs(parser: ArgumentParser) -> None:
-    """Add the arguments that say which runs, under which names, at which step."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder, or file of results")
+def add_runs(parser: ArgumentParser, nargs: Literal["+", "*"] = "+") -> None:
+    """Add the arguments that say which runs (with "*" perhaps none), under which names, at which step."""
+    parser.add_argument("runs", nargs=nargs, type=Path, metavar="RUN", help="run folder, or file of results")
     parser.add_argument("--labels", nargs="+", metavar="NAME", help="a name for each run (default: from their paths)")
     parser.add_argument(
         "--step", type=step, default="last", metavar="N", help="optimizer steps taken, or last (default: last of each)"
@@ -31,6 +31,26 @@ def step(text: str) -> int | Literal["last"]:
     if not text.isdecimal():
         raise ArgumentTypeError(f"a step is a number of optimizer steps taken, or last: got {text!r}")
     return int(text)
+
+
+def named_groups(given: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """Names of groups and their runs, from the words behind each `--group`.
+
+    Raises:
+        ValueError: A group begins with a run, which would be lost as its name.
+    """
+    for name, *runs in given:
+        if name not in runs and _is_run(name):
+            raise ValueError(f"a group begins with its name, --group NAME RUN [RUN ...]: got the run {name}")
+    return [(name, runs) for name, *runs in given]
+
+
+def _is_run(path: str) -> bool:
+    try:
+        load(path)
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 @contextmanager

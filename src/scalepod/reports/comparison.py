@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..analysis import LayerAnalysis, epsilon_name
-from .differences import NO_DIFFERENCE, Difference, differences
+from .differences import NO_DIFFERENCE, UNKNOWN, Difference, Parts, differences
 from .runs import Firing
 from .significance import holm
 
@@ -21,15 +21,19 @@ class Entry:
     quantity: str
     """Name of the value, as in `LayerAnalysis.scalars`."""
     run: str
-    """Label of the run."""
+    """Label of the run or group."""
     run_layer: str
-    """What the run calls the layer; empty where it has none."""
+    """What the run, or the first training of the group, calls the layer; empty where it has none."""
     value: float
-    """The value, NaN where undefined; effective ranks are int."""
+    """The value, NaN where undefined; effective ranks of runs are int. Of a group, the mean over its trainings."""
     stderr: float
-    """Its standard error over the choice of documents; NaN where unknown."""
+    """Its standard error over the choice of documents, of a group over its trainings too; NaN where unknown."""
     change: Difference = NO_DIFFERENCE
-    """Against the first run."""
+    """Against the first run or group."""
+    parts: Parts = UNKNOWN
+    """The error over documents and that over trainings."""
+    n_trainings: int = 1
+    """Trainings of the group; 1 for a run."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class Comparison:
     def row_names(self) -> list[str]:
         """Names of the rows: of the layers that belong together, that of the first run that has one."""
         return [next(filter(None, row)) for row in self.layers]
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """Optimizer steps taken, by label."""
+        return {firing.label: str(firing.step) for firing in self.firings}
 
     @property
     def n_tests(self) -> int:
@@ -155,6 +164,7 @@ def _row(firings: Sequence[Firing], names: Sequence[str], quantities: Sequence[s
                 value=values.get(quantity, math.nan),
                 stderr=errors.get(quantity, math.nan),
                 change=changes.get(quantity, NO_DIFFERENCE),
+                parts=Parts(errors.get(quantity, math.nan)),
             )
             for quantity in quantities
         ]

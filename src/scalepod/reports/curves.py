@@ -1,4 +1,4 @@
-"""Values over the training of several runs, as figures draw them."""
+"""Values over the training of several runs, or of groups of them, as figures draw them."""
 
 import math
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..figures.compared_lines import Curve
+from .group_values import Row, mean
+from .groups import Group, GroupComparison
 from .runs import Run
 
 
@@ -26,6 +28,49 @@ def training_curves(
         [[_curve(run, layer, quantity) for run, layer in zip(runs, row, strict=True)] for quantity in quantities]
         for row in layers
     ]
+
+
+def group_curves(
+    groups: Sequence[Group], comparison: GroupComparison, quantities: Sequence[str]
+) -> list[list[list[Curve]]]:
+    """Means over trainings with their standard errors over documents and trainings together.
+
+    Every firing of every training is read from its file.
+
+    Args:
+        groups: The groups.
+        comparison: Their comparison at one step, for the layers that belong together.
+        quantities: Names of logged values.
+
+    Returns:
+        ``[layer][quantity][group]``, at the steps that all trainings of the group have; a mean that is undefined at a
+        step is NaN there, and so is an error of which no group tells at that step.
+    """
+    found = [
+        [[np.full((2, len(group.steps)), math.nan) for group in groups] for _ in quantities] for _ in comparison.members
+    ]
+    for step in sorted({step for group in groups for step in group.steps}):
+        for names, rows in zip(comparison.members, found, strict=True):
+            row = _row_at(groups, names, step)
+            for quantity, means in zip(quantities, rows, strict=True):
+                for k, group in enumerate(groups):
+                    if step in group.steps:
+                        estimate = mean(quantity, row, k)
+                        means[k][:, group.steps.index(step)] = estimate.value, estimate.stderr
+    return [
+        [[Curve(np.array(group.steps), *means) for group, means in zip(groups, row, strict=True)] for row in rows]
+        for rows in found
+    ]
+
+
+def _row_at(groups: Sequence[Group], names: Sequence[Sequence[str]], step: int) -> Row:
+    """A layer in every group at a step; none in a group of which a training lacks it or the step."""
+    row = []
+    for group, own in zip(groups, names, strict=True):
+        firings = [run.results.analyses.get(step, {}) for run in group.runs]
+        known = all(name in firing for firing, name in zip(firings, own, strict=True))
+        row.append([firing[name] for firing, name in zip(firings, own, strict=True)] if known else [])
+    return row
 
 
 def _curve(run: Run, layer: str, quantity: str) -> Curve:

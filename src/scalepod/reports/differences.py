@@ -15,23 +15,38 @@ from .significance import unpaired_change
 ALPHA = 0.05
 """Probability of even one false finding among all comparisons of a table."""
 
-Test = Literal["paired", "unpaired", ""]
+Test = Literal["paired", "unpaired", "trainings", ""]
 """How a difference was tested; empty where it was not."""
 
 
+class Parts(NamedTuple):
+    """The two errors of which a standard error is made; NaN where unknown."""
+
+    documents: float = math.nan
+    """Over the choice of documents."""
+    trainings: float = math.nan
+    """Over the trainings of a group; unknown of single runs."""
+
+
+UNKNOWN = Parts()
+"""Of a value without errors."""
+
+
 class Difference(NamedTuple):
-    """A later value less an earlier one, or a run's value less that of the first run."""
+    """A later value less an earlier one, or the value of a run or group less that of the first."""
 
     difference: float
     """The difference; of effective ranks as real numbers (`scalepod.spectrum.fractional_rank`)."""
     stderr: float
-    """Its standard error over the choice of documents."""
+    """Its standard error: over the choice of documents, between groups over their trainings too."""
     p_value: float
     """Probability of one so far from 0 where there is none: two-sided, Student's t."""
     p_holm: float
     """The same corrected for the number of comparisons (`scalepod.reports.significance.holm`)."""
     test: Test
     """Whether the error is that of the differences, group by group of the same documents."""
+    parts: Parts = UNKNOWN
+    """The error over documents and that over trainings."""
 
     @property
     def significant(self) -> bool:
@@ -66,11 +81,7 @@ def differences(first: Firing, other: Firing, a: LayerAnalysis, b: LayerAnalysis
     paired = is_paired(first, other, a.confidence, b.confidence)
     changes = a.confidence.changes(b.confidence) if paired else _unpaired_changes(a.confidence, b.confidence)
     test: Test = "paired" if paired else "unpaired"
-    return {
-        name: Difference(float(change.difference), float(change.stderr), float(change.p_value), math.nan, test)
-        for name, change in changes.items()
-        if not incomparable(name, a, b)
-    }
+    return {name: _difference(change, test) for name, change in changes.items() if not incomparable(name, a, b)}
 
 
 def is_paired(first: Firing, other: Firing, a: Confidence, b: Confidence) -> bool:
@@ -105,6 +116,11 @@ def incomparable(quantity: str, a: LayerAnalysis, b: LayerAnalysis) -> str:
     if quantity.startswith(("t_spec", "h_star")):  # the field spectrum counts documents
         asked.append(("another number of documents", a.n_snapshots, b.n_snapshots))
     return next((f"{what}: {one} and {two}" for what, one, two in asked if one != two), "")
+
+
+def _difference(change: Change, test: Test) -> Difference:
+    error = float(change.stderr)
+    return Difference(float(change.difference), error, float(change.p_value), math.nan, test, Parts(error))
 
 
 def _unpaired_changes(a: Confidence, b: Confidence) -> Mapping[str, Change]:

@@ -1,6 +1,6 @@
 """How a comparison was made and what it leaves out, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .comparison import Comparison
 from .differences import ALPHA, incomparable
@@ -17,14 +17,14 @@ def notes(comparison: Comparison) -> list[str]:
     """What a reader of the table has to know: the tests, and what was not or not safely compared."""
     return [
         *_tests(comparison),
-        *_firings(comparison),
-        *_alignment(comparison),
+        *steps_and_lengths(comparison.firings),
+        *alignment(comparison),
         *_left_out(comparison),
         SEEDS,
     ]
 
 
-def later_common_step(runs: list[Run], firings: tuple[Firing, ...]) -> list[str]:
+def later_common_step(runs: Sequence[Run], firings: Sequence[Firing]) -> list[str]:
     """Which step all runs have, where the compared ones differ."""
     if len({firing.step for firing in firings}) == 1:
         return []
@@ -54,8 +54,8 @@ def _tests(comparison: Comparison) -> Iterator[str]:
             yield f"{other.label}: no test, for want of standard errors (they take 16 documents) or of common values."
 
 
-def _firings(comparison: Comparison) -> Iterator[str]:
-    firings = comparison.firings
+def steps_and_lengths(firings: Sequence[Firing]) -> Iterator[str]:
+    """Where steps or the length of documents differ."""
     if len({firing.step for firing in firings}) > 1:
         steps = ", ".join(f"{firing.label} at {firing.step}" for firing in firings)
         yield f"The runs are compared at different steps: {steps}."
@@ -65,7 +65,8 @@ def _firings(comparison: Comparison) -> Iterator[str]:
         yield f"The documents differ in length ({found} tokens): longer ones have longer lags, which moves every value."
 
 
-def _alignment(comparison: Comparison) -> Iterator[str]:
+def alignment(comparison: Comparison) -> Iterator[str]:
+    """Which layers are put side by side under different names, and which stand alone."""
     first, *others = comparison.firings
     for place, other in enumerate(others, start=1):
         pairs = [(row[0], row[place]) for row in comparison.layers]

@@ -13,7 +13,8 @@ from .runs import layer_names
 
 COLUMNS = (
     "quantity", "layer", "run", "run_layer", "step", "value", "stderr", "difference", "difference_stderr", "p_value",
-    "p_holm", "test", "significant",
+    "p_holm", "test", "significant", "n_trainings", "stderr_documents", "stderr_trainings",
+    "difference_stderr_documents", "difference_stderr_trainings",
 )  # fmt: skip
 """Columns of the CSV table, one row a value."""
 
@@ -71,7 +72,7 @@ def markdown_table(comparison: Comparison, notes: Sequence[str]) -> str:
 
 def csv_table(comparison: Comparison) -> str:
     """One row a value, all digits, with the columns of `COLUMNS`; what is undefined or was not tested is empty."""
-    steps = {firing.label: firing.step for firing in comparison.firings}
+    steps = comparison.steps
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -79,12 +80,17 @@ def csv_table(comparison: Comparison) -> str:
         change = entry.change
         tested = math.isfinite(change.p_value)
         numbers = (entry.value, entry.stderr, change.difference, change.stderr, change.p_value, change.p_holm)
+        parts = (*entry.parts, *change.parts)
         writer.writerow([
             entry.quantity, entry.layer, entry.run, entry.run_layer, steps[entry.run],
-            *("" if math.isnan(number) else repr(number) for number in numbers),
-            change.test, str(change.significant).lower() if tested else "",
+            *map(_digits, numbers), change.test, str(change.significant).lower() if tested else "",
+            entry.n_trainings, *map(_digits, parts),
         ])  # fmt: skip
     return text.getvalue()
+
+
+def _digits(number: float) -> str:
+    return "" if math.isnan(number) else repr(number)
 
 
 def _cells(entries: Sequence[Entry]) -> Iterator[str]:
