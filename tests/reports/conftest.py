@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 from run_folders import layers_of, write_run
+from trainings_by_hand import trainings
 
 from scalepod.analysis import LayerAnalysis
+from scalepod.reports.groups import compare_groups
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +40,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory, early, late, short) -> dict[s
         "second": write_run(folder / "second" / "version_0", {0: late, 10: early}, **known),
         "short": write_run(folder / "short" / "version_0", {5: short}, documents="others"),
     }
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, list[dict[str, LayerAnalysis]]]:
+    """Analyses of trainings: the seed of the attention stands for that of the training, on documents of one name, in
+    groups of 3 and of 4.
+    """
+    sharpness = {"baseline": (0.5, 0.6, 0.65), "gate": (1.5, 1.3), "single": (0.9,)}
+    return {
+        label: [layers_of(sharp, seed=k, n_snapshots=26) for k, sharp in enumerate(found)]
+        for label, found in sharpness.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def comparison(models):
+    return compare_groups([trainings(label, *found) for label, found in models.items()])
