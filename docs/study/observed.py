@@ -26,6 +26,7 @@ from scalepod.callbacks.documents import held_out_batches
 from scalepod.capture import capture_attention
 from scalepod.checkpoint import classes_of, read_checkpoint
 from scalepod.confidence.groups import N_GROUPS
+from scalepod.confidence.jackknife import standard_error
 from scalepod.confidence.trainings import Array, Estimate, Sample, estimate, pooled
 from scalepod.provenance import checksum, document_digests
 from scalepod.results import Results
@@ -77,6 +78,17 @@ class Study:
     def change(self, first: str, second: str, quantity: str, layers: Weights) -> Estimate:
         """The value of the second model less that of the first."""
         return self._estimate({first: -1.0, second: 1.0}, quantity, layers)
+
+    def scatter(self, model: str, quantity: str, layer: int) -> float:
+        """How much a value differs between trainings of a model, in units of the error over documents that one has.
+
+        Returns:
+            Standard deviation over trainings, over the root mean square of their standard errors over documents; NaN
+            with a single training.
+        """
+        sample = _sample([run.numbers[quantity][layer - 1] for run in self.of(model)])
+        documents = standard_error(torch.from_numpy(sample.replicates))
+        return pooled([sample]).deviation / float(documents.square().mean().sqrt())
 
     def at_step(self, model: str, quantity: str, step: int, layer: int) -> Estimate:
         """A value of `LIVE` at a firing."""

@@ -13,6 +13,7 @@ from tables import (
     convention_table,
     layer_table,
     loss_table,
+    scatter_table,
     summary_table,
     training_table,
 )
@@ -50,6 +51,8 @@ LAYERS: Sequence[dict[str, str]] = (
 )
 """Values drawn by layer, a mapping a row of panels."""
 
+_VALUES = {name: words for row in LAYERS for name, words in row.items()}
+
 FOLLOWED = {"lag_t_spec": "lag T_spec", "t_spec": "field T_spec", "mean_lag": "mean lag, tokens"}
 """Values of which the page has tables over the training."""
 
@@ -73,7 +76,8 @@ def blocks(study: Study, claims: Sequence[Claim], beside: Sequence[Row]) -> dict
     """
     found = {"trainings": _trainings(study), "verdicts": summary_table(claims)}
     found |= {f"claim-{number}": _claim(claim) for number, claim in enumerate(claims, 1)}
-    found |= {"losses": loss_table(study), "layers": _end(study), "training": _training(study)}
+    found |= {"losses": loss_table(study), "layers": _end(study), "scatter": scatter_table(study, _VALUES)}
+    found |= {"training": _training(study)}
     return found | {"settled": settled(study), "conventions": _conventions(beside)}
 
 
@@ -115,7 +119,8 @@ def settled(study: Study) -> str:
     for name, words in (COMPLEXITY | BANDS).items():
         checks = [Check(words, study.between(model, name, half, steps[-1], layer), 0, 0, inside=False) for layer in ALL]
         moving = [str(layer) for layer, check in zip(ALL, checks, strict=True) if outcome(check) == "yes"]
-        text = f"changes in layers {', '.join(moving)}" if moving else "changes in no layer by more than its error"
+        where = f"layer{'s' * (len(moving) > 1)} {', '.join(moving)}"
+        text = f"changes in {where}" if moving else "changes in no layer by more than its error"
         if any(math.isnan(check.found.stderr) for check in checks):
             text = "cannot be told from one training"
         found.append(f"- {words}: {text}")
@@ -158,8 +163,7 @@ def _wrapped(text: str) -> str:
 
 
 def _end(study: Study) -> str:
-    names = {name: words for row in LAYERS for name, words in row.items()}
-    return "\n\n".join(f"**{model}**\n\n{layer_table(study, model, names)}" for model in study.models)
+    return "\n\n".join(f"**{model}**\n\n{layer_table(study, model, _VALUES)}" for model in study.models)
 
 
 def _training(study: Study) -> str:

@@ -186,6 +186,19 @@ def loss_table(study: Study) -> str:
     return markdown(head, rows)
 
 
+def scatter_table(study: Study, names: Mapping[str, str]) -> str:
+    """Standard deviation over the trainings of the baseline in units of a training's standard error over documents.
+
+    Args:
+        study: The study.
+        names: Heads of the rows by value.
+    """
+    if len(study.of("baseline")) < 2:
+        return "This takes several trainings of the baseline."
+    rows = [(words, *(f"{study.scatter('baseline', name, k):.2g}" for k in ALL)) for name, words in names.items()]
+    return markdown(("value", *(f"layer {k}" for k in ALL)), rows)
+
+
 def convention_table(rows: Sequence[Row]) -> str:
     """The published numbers, and the same of the diagonal alone, beside scalepod's."""
     names = {
@@ -196,7 +209,6 @@ def convention_table(rows: Sequence[Row]) -> str:
         "published_h_star": "published H*",
         "diagonal_h_star": "of the diagonal",
         "published_scales": "published scales",
-        "diagonal_scales": "of the diagonal",
         "field_t_spec": "field T_spec",
         "field_h_star": "field H*",
         "lag_t_spec": "lag T_spec",

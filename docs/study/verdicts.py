@@ -18,6 +18,7 @@ from scalepod.figures.words import with_error
 Outcome = Literal["yes", "no", "open"]
 Verdict = Literal["holds", "does not hold", "cannot be told from this"]
 LEVEL = 0.95
+_TOLD = 2  # checks that a sentence names
 
 
 class Check(NamedTuple):
@@ -78,13 +79,13 @@ def sentence(checks: Sequence[Check]) -> str:
         return f"Holds: {_count(len(checks))} where the claim puts it."
     if found == "does not hold":
         failed = [check for check in checks if outcome(check, len(checks)) == "no"]
-        return f"Does not hold: {'; '.join(map(_against, failed))}."
+        return f"Does not hold: {_listed(failed)}."
     if any(math.isnan(check.found.value) for check in checks):
         return "Cannot be told from this: a model was not trained."
     if any(math.isnan(check.found.stderr) for check in checks):
         return "Cannot be told from this: one training says nothing of others."
     unsure = [check for check in checks if outcome(check, len(checks)) == "open"]
-    return f"Cannot be told from this: {'; '.join(map(_against, unsure))}."
+    return f"Cannot be told from this: {_listed(unsure)}."
 
 
 def range_of(check: Check) -> str:
@@ -114,6 +115,12 @@ def shown(found: Estimate) -> str:
         return f"{found.value:.3g}"
     error = found.documents if math.isnan(found.seeds) else found.stderr
     return with_error(found.value, error).replace("-", "\N{MINUS SIGN}")
+
+
+def _listed(checks: Sequence[Check]) -> str:
+    """The first checks with their values, and how many more there are: the table has them all."""
+    more = [f"and {len(checks) - _TOLD} more"] if len(checks) > _TOLD else []
+    return "; ".join([*map(_against, checks[:_TOLD]), *more])
 
 
 def _against(check: Check) -> str:

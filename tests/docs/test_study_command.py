@@ -2,6 +2,7 @@
 
 import doctest
 
+import numpy as np
 import observed
 import page
 import pytest
@@ -30,11 +31,24 @@ def test_unknown_numbers_are_empty_in_csv_and_digits_are_few(tmp_path):
 def test_settled_values_and_moving_ones_are_told_apart(make_study):
     numbers = dict.fromkeys(observed.LIVE, 1.0) | {"mean_lag": 0.0, "t_spec": [5, 0, 0, 0, 0, 0]}
     said = page.settled(make_study({"baseline": numbers}, noise=0.0))
-    assert "- field T_spec: changes in layers 1\n" in said
+    assert "- field T_spec: changes in layer 1\n" in said
     assert "- mean lag, tokens: changes in no layer by more than its error" in said
     assert "- lag T_spec: changes in layers 1, 2, 3, 4, 5, 6" in said
     said = page.settled(make_study({"baseline": numbers}, seeds=(1,)))
     assert "- lag T_spec: cannot be told from one training" in said
+
+
+def test_scatter_of_trainings_is_told_in_errors_over_documents(make_study):
+    study = make_study({"baseline": {"mean_lag": 5.0}})
+    rows = np.stack([run.numbers["mean_lag"] for run in study.of("baseline")])  # (3, 6, 9)
+    errors = np.sqrt(7 / 8 * ((rows[..., 1:] - rows[..., 1:].mean(-1, keepdims=True)) ** 2).sum(-1))
+    ratio = rows[..., 0].std(0, ddof=1) / np.sqrt((errors**2).mean(0))
+    expected = " | ".join(f"{value:.2g}" for value in ratio)
+    table = tables.scatter_table(study, {"mean_lag": "mean lag"})
+    assert table.splitlines()[-1] == f"| mean lag | {expected} |"
+    assert tables.scatter_table(make_study({"baseline": {}}, seeds=(1,)), {"mean_lag": "mean lag"}) == (
+        "This takes several trainings of the baseline."
+    )
 
 
 def test_a_page_keeps_its_words_and_gets_its_tables():

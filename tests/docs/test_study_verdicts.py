@@ -61,6 +61,7 @@ def test_sentence_names_what_decides():
     assert sentence([passing]) == "Holds: the value lies where the claim puts it."
     assert sentence([passing, passing]) == "Holds: each of 2 values lies where the claim puts it."
     assert sentence([passing, failing]) == "Does not hold: that = −9.0 ± 1.0, where the claim needs 0 to 10."
+    assert sentence([failing] * 5).endswith("needs 0 to 10; and 3 more.")
     unsure = check(0.0, -1, 1, name="it")
     assert sentence([passing, unsure]) == "Cannot be told from this: it = 0.0 ± 1.0, where the claim needs −1 to 1."
 
