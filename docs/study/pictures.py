@@ -83,7 +83,7 @@ def modes_figure(study: Study, title: str) -> Figure:
     n_tokens = study.runs[0].profiles.shape[-1]
     with own_style():
         heading = title, "three leading field modes, weighted by their eigenvalues: share of their energy at each lag"
-        grid = grid_page(heading, [""], [""], 230, (40, 40), models)
+        grid = grid_page(heading, [""], [""], 200, (40, 40), models)
         for column, (layer, (low, high)) in enumerate(CLAIMED_PEAKS.items()):
             ax = grid.page.axes(60 + column * 330, grid.top, 280, 190)
             ax.axvspan(low, high, color=FAINT, linewidth=0)

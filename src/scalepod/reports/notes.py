@@ -9,7 +9,8 @@ from .runs import Firing, Run, layer_names
 
 SEEDS = (
     "Standard errors are over the choice of held-out documents (jackknife). They do not hold what another seed of the "
-    "training would change: two trainings of one configuration may differ significantly."
+    "training would change: two trainings of one configuration may differ significantly. Where each model was trained "
+    "several times, scalepod compare --group holds that too."
 )
 
 
