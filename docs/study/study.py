@@ -1,8 +1,8 @@
 """Train the models of the papers at study size, and measure what the papers claim of their attention.
 
-    python docs/study/study.py [--runs runs/study] [--seeds 1 2 3] [--path input.txt] [--only baseline ega] [--no-train]
+    python docs/study/study.py [--runs runs/study] [--seeds 1 2 3 4] [--path input.txt] [--only baseline ega] [--no-train]
 
-trains what is missing (five to fifteen minutes a training on two cores; a complete one is kept, an interrupted one is
+trains what is missing (six to sixteen minutes a training on two cores; a complete one is kept, an interrupted one is
 started again), writes tables to docs/study/results and figures to docs/study/images, and renews every table and verdict
 of docs/study.md between the sentences written by hand. The verdicts follow from the numbers by the rule of `verdicts`.
 With --out all that is written elsewhere.
@@ -88,7 +88,7 @@ def write_results(study: Study, claims: Sequence[Claim], beside: Sequence[Row], 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/study"), help="folder of the trainings")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the other models: the first")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4], help="the other models: the first")
     parser.add_argument("--path", type=Path, help="the text; by default the data module finds it")
     parser.add_argument(
         "--only", nargs="+", choices=list(CHANGES), default=list(CHANGES), help="models", metavar="NAME"
