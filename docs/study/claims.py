@@ -283,6 +283,7 @@ def losses_improve(study: Study) -> Claim:
         (
             reading("in one pass, published gate", "loss", "ega_published"),
             reading("left to right, published gate", "loss_left_to_right", "ega_published"),
+            reading("in one pass, causal gate", "loss", "ega"),
             reading("left to right, causal gate", "loss_left_to_right", "ega"),
             Reading("the published gate predicts left to right what it does in one pass", (same,)),
         ),

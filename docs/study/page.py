@@ -30,10 +30,9 @@ COMPLEXITY = {
 BANDS = {
     "mean_lag": "mean lag, tokens",
     "band_fine": "share, lags to 6",
-    "band_medium": "share, lags 7-20",
     "band_coarse": "share, lags from 21",
 }
-"""Values of distance that are drawn over training."""
+"""Values of distance that are drawn over training; the share of the band between follows from the two."""
 
 LAYERS: Sequence[dict[str, str]] = (
     {

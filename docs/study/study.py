@@ -1,6 +1,6 @@
 """Train the models of the papers at study size, and measure what the papers claim of their attention.
 
-    python docs/study/study.py [--runs runs/study] [--seeds 1 2 3 4] [--path input.txt] [--only baseline ega] [--no-train]
+    python docs/study/study.py [--runs runs/study] [--seeds 1 2 3 4] [--only baseline ega] [--path text] [--no-train]
 
 trains what is missing (six to sixteen minutes a training on two cores; a complete one is kept, an interrupted one is
 started again), writes tables to docs/study/results and figures to docs/study/images, and renews every table and verdict
