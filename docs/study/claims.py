@@ -13,6 +13,7 @@ from typing import NamedTuple
 from observed import Study, Weights
 from verdicts import Check, Reading
 
+from scalepod.confidence.groups import N_GROUPS
 from scalepod.confidence.trainings import Estimate, exact
 
 INF = math.inf
@@ -193,24 +194,25 @@ def later_modes_carry_more(study: Study) -> Claim:
 def windows_separate_scales(study: Study) -> Claim:
     """8. POD of the field without windows mixes scales, and windowed POD separates them.
 
-    Measured: how many of the three bands (lags up to 6, 7-20, from 21 on) the three leading field modes amount to (the
-    exponential of the entropy of their shares), mean over the layers of the baseline. Holds if the modes of the
-    unwindowed field amount to more than 1.5 bands, and those in the windows around lags 4, 12 and 36 to fewer; does not
-    hold if one is certainly the other way.
+    Measured: how many of the three bands (lags up to 6, 7-20, from 21 on) a leading field mode amounts to (the
+    exponential of the entropy of its shares; mean of three modes, weighted by their eigenvalues), in the baseline.
+    Holds if the modes of the unwindowed field amount to more than 1.5 bands, mean over the layers, and those in the
+    windows around lags 4, 12 and 36, on average, to fewer in every layer; does not hold if one is certainly the other
+    way.
     """
-    mean = dict.fromkeys(ALL, 1 / len(ALL))
-    whole = study.level("baseline", "bands_of_modes", mean)
-    fewer = study.level("baseline", "bands_lost_by_windows", mean)
+    whole = study.level("baseline", "bands_of_modes", dict.fromkeys(ALL, 1 / len(ALL)))
+    fewer = [_layer(study, "bands fewer of the windowed modes, layer {}", "bands_lost_by_windows", k, 0) for k in ALL]
     return Claim(
         "POD of the unwindowed field mixes scales, and windowed POD separates them.",
-        "Bands of lags that the three leading field modes amount to, 1 to 3, mean over the layers of the baseline: "
-        "without window, and how many fewer in the windows of the bands.",
+        "Bands of lags (up to 6, 7 to 20, from 21 on) that a leading field mode amounts to, 1 to 3, mean of the "
+        "first three, in the baseline: without window, mean over the layers; and how many fewer in the windows of the "
+        "bands.",
         (
             Reading(
                 "leading field modes",
                 (
-                    Check("bands of the unwindowed modes", whole, 1.5, INF),
-                    Check("bands fewer of the windowed modes", fewer, 0, INF),
+                    Check("bands of the unwindowed modes, mean over layers", whole, 1.5, INF),
+                    *fewer,
                 ),
             ),
         ),
@@ -260,26 +262,29 @@ def losses_improve(study: Study) -> Claim:
     Published at full size: 1.4742 nats for the baseline, 1.3712 with the gate (0.103 better), MoPE 0.032 worse, both
     0.119 better. Measured: the loss less that of the baseline, of the whole held-out text in one pass; and for 32
     documents, at every fourth position, predicted from what came before alone. Holds if every difference has the
-    published sign; does not hold if one certainly has the other. The last reading asks whether the published gate,
-    which sees later tokens, predicts as well when there are none.
+    published sign; does not hold if one certainly has the other. The published gate was not trained with Morlet
+    positions. The last reading asks whether the trained published gate, which sees later tokens, predicts as well when
+    there are none: a question to this one model, so its error is over documents alone.
     """
 
     def reading(title: str, quantity: str, gate: str) -> Reading:
-        said = ((gate, "the gate", -INF, 0.0), ("morlet", "Morlet positions", 0.0, INF))
-        both = ("ega_morlet", "both", -INF, 0.0)
+        said = [(gate, "the gate", -INF, 0.0), ("morlet", "Morlet positions", 0.0, INF)]
+        if gate == "ega":
+            said.append(("ega_morlet", "both", -INF, 0.0))
         checks = [
             Check(f"change of the loss by {words}", study.change("baseline", model, quantity, MODEL), low, high)
-            for model, words, low, high in (*said, both)
+            for model, words, low, high in said
         ]
         return Reading(title, tuple(checks))
 
-    gap = study.level("ega_published", "loss_gap", MODEL)
-    same = Check("loss of the published gate left to right less that in one pass", gap, -0.001, 0.001)
+    gap = study.level("ega_published", "loss_gap", MODEL)._replace(seeds=0.0, freedom=N_GROUPS - 1)
+    same = Check("loss of the trained model left to right less that in one pass", gap, -0.001, 0.001)
     return Claim(
         "The gate lowers the validation loss (by 0.103 nats at full size), Morlet positions alone raise it (by 0.032), "
         "both together lower it (by 0.119).",
         "Loss less that of the baseline, nats a character. In one pass: the whole held-out text. Left to right: 32 "
-        "documents, every fourth position, each predicted from what came before alone.",
+        "documents, every fourth position, each predicted from what came before alone. The last value is of one "
+        "training, its error over documents alone.",
         (
             reading("in one pass, published gate", "loss", "ega_published"),
             reading("left to right, published gate", "loss_left_to_right", "ega_published"),

@@ -59,7 +59,7 @@ def of_maps(attn: Tensor) -> dict[str, float]:
     windows = torch.cat([torch.ones(1, n_tokens, dtype=R.dtype), lag_windows(list(BANDS.values()), n_tokens)])
     pod = field_pod(attn, windows, LEADING)
     profiles = mode_profiles(pod)
-    unwindowed = n_bands(profiles[0])
+    bands = mode_bands(pod)
     spectrum, lag_spectrum = pod.eigenvalues[0], lag_pod(R, n_modes=0).eigenvalues[0]
     return {
         "share_to_7": _share(energy, slice(8)),
@@ -73,8 +73,8 @@ def of_maps(attn: Tensor) -> dict[str, float]:
         "mode_peak": float(profiles[0].argmax()),
         "mode_peaks": float(n_peaks(profiles[0], *MANY_PEAKS)),
         "bands_of_energy": n_bands(energy),
-        "bands_of_modes": unwindowed,
-        "bands_lost_by_windows": unwindowed - float(np.mean([n_bands(profile) for profile in profiles[1:]])),
+        "bands_of_modes": float(bands[0]),
+        "bands_lost_by_windows": float(bands[0] - bands[1:].mean()),
     }
 
 
@@ -84,6 +84,14 @@ def mode_profiles(pod: FieldPOD) -> Tensor:
     by_lag = to_lag(pod.modes.double()).square().sum(-2)  # [M, K, T]
     profile = (kept[..., None] * by_lag).sum(1)
     return profile / profile.sum(-1, keepdim=True)
+
+
+def mode_bands(pod: FieldPOD) -> Tensor:
+    """Bands that a leading mode amounts to (see `n_bands`): mean weighted by the eigenvalues, in each window, [M]."""
+    by_lag = to_lag(pod.modes.double()).square().sum(-2)  # [M, K, T]
+    found = torch.tensor([[n_bands(mode) for mode in modes] for modes in by_lag], dtype=torch.float64)
+    kept = pod.eigenvalues[:, : pod.modes.shape[1]]
+    return (kept * found).sum(-1) / kept.sum(-1)
 
 
 def leading_profile(attn: Tensor) -> Array:

@@ -37,7 +37,7 @@ LIVE = (
 )
 """Values of the callback that are followed over training."""
 
-VERSION = 1
+VERSION = 2
 """Of the numbers kept beside a checkpoint: another one makes them be measured again."""
 STEPWISE = 32  # documents predicted left to right
 HEADS_EVERY = 6  # documents of which the single heads are kept, as the callback does
@@ -127,6 +127,10 @@ def observe(runs: Path, trainings: Sequence[Training], text: Path | None) -> Stu
         runs: Folder of the study.
         trainings: Which to look for.
         text: The text, where it lies elsewhere than at the training.
+
+    Raises:
+        ValueError: Results cannot be read or have no confidence, are of other steps than those of the first run, or the
+            text is not that of the training.
     """
     found = []
     for training in trainings:
@@ -135,6 +139,12 @@ def observe(runs: Path, trainings: Sequence[Training], text: Path | None) -> Stu
             print(f"not complete, left out: {training.name}", file=sys.stderr)
             continue
         found.append(_observed(training, folder, text))
+    for run in found[1:]:
+        if run.results.steps != found[0].results.steps:
+            raise ValueError(
+                f"{run.training.name} was analysed at steps {run.results.steps}, {found[0].training.name} at "
+                f"{found[0].results.steps}: train it anew, with the configurations of the study"
+            )
     return Study(tuple(found))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from claims import ALL, CLAIMED_PEAKS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from observed import Study
 
 from scalepod.confidence.trainings import Estimate
@@ -16,9 +16,10 @@ from scalepod.figures.grid import grid_page, run_styles
 from scalepod.figures.style import FAINT, own_style
 
 _ERRORS = (
-    "one standard error, over the choice of documents and over trainings together; of a model trained once, as far as "
-    "other models tell how trainings scatter, else over documents alone"
+    "one standard error, over the choice of documents and over trainings together; models trained once take the "
+    "scatter of those trained several times"
 )
+_OVER_DECADES = ("lag_t_spec", "lag_h_star_0.10", "mean_lag")  # values of layers that differ by factors
 
 
 def training_figure(study: Study, names: Mapping[str, str], title: str) -> Figure:
@@ -31,7 +32,10 @@ def training_figure(study: Study, names: Mapping[str, str], title: str) -> Figur
     """
     models = study.models
     with own_style():
-        heading = title, "over the training: mean of the trainings of a model"
+        heading = (
+            title,
+            "over the training: a line a model, the mean of its trainings; each panel has its own scale",
+        )
         grid = grid_page(heading, [f"layer {k}" for k in ALL], list(names.values()), 92, (48, 22), models)
         for row, layer in enumerate(ALL):
             for column, name in enumerate(names):
@@ -69,7 +73,13 @@ def layers_figure(study: Study, rows: Sequence[Mapping[str, str]], title: str) -
                     values = [each.value for each in found]
                     ax.errorbar(place, values, [_error(each) for each in found], marker="o", markersize=3,
                                 linewidth=1, **style)  # fmt: skip
-                _ticks(ax)
+                if name in _OVER_DECADES:
+                    ax.set_yscale("log")
+                    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                    ax.yaxis.set_minor_locator(NullLocator())
+                    ax.yaxis.set_major_formatter(FuncFormatter(plain))
+                else:
+                    _ticks(ax)
                 ax.set_xticks(ALL)
                 if row == len(rows) - 1:
                     ax.set_xlabel("layer")
@@ -95,7 +105,10 @@ def modes_figure(study: Study, title: str) -> Figure:
             ax.set_ylim(1e-4, 1)
             decade_axis(ax.yaxis)
             ax.set_title(f"layer {layer}: claimed {low}-{high}", loc="left", fontweight="bold")
-        grid.page.caption("A line a training. Shaded: lags at which the modes of the layer are claimed to peak.")
+        grid.page.caption(
+            "A line a training, down to a share of 0.0001. Shaded: lags at which the modes of the layer are claimed to "
+            "peak. Lags 0 and 1 stand apart by as much as 1 and 2."
+        )
     return grid.page.figure
 
 

@@ -5,7 +5,7 @@
 trains what is missing (six to sixteen minutes a training on two cores; a complete one is kept, an interrupted one is
 started again), writes tables to docs/study/results and figures to docs/study/images, and renews every table and verdict
 of docs/study.md between the sentences written by hand. The verdicts follow from the numbers by the rule of `verdicts`.
-With --out all that is written elsewhere.
+With --out all that is written elsewhere, as it has to be when only a part of the trainings is there.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from trainings import CHANGES, TrainingFailed, planned, train_missing
 
 from scalepod.figures import save_figure
 
-DOCS = Path(__file__).parents[1]
+DOCS = Path(__file__).resolve().parents[1]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -42,17 +42,30 @@ def main(args: Sequence[str] | None = None) -> int:
         except TrainingFailed as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    study = observe(given.runs, trainings, given.path)
-    if not study.runs:
-        print(f"error: there is no complete training in {given.runs}: run without --no-train", file=sys.stderr)
+    try:
+        write_study(observe(given.runs, trainings, given.path), given.runs, given.path, given.out)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
-    claims = [claim(study) for claim in CLAIMS]
-    beside = compared_conventions(study, given.path)
-    page = renewed((DOCS / "study.md").read_text(encoding="utf-8"), blocks(study, claims, beside))
-    write_results(study, claims, beside, given.out / "study")
-    (given.out / "study.md").write_text(page, encoding="utf-8")
     print(f"written: {given.out / 'study.md'}, and its tables and figures to {given.out / 'study'}", file=sys.stderr)
     return 0
+
+
+def write_study(study: Study, runs: Path, text: Path | None, out: Path) -> None:
+    """Write the page, the tables and the figures of what was observed.
+
+    Raises:
+        ValueError: There is no training, or only a part of those of which the page of the documentation tells.
+    """
+    if not study.runs:
+        raise ValueError(f"there is no complete training in {runs}: run without --no-train")
+    if out.resolve() == DOCS and (missing := [model for model in CHANGES if not study.of(model)]):
+        raise ValueError(f"docs/study.md tells of all models, and there is no {missing[0]}: write elsewhere with --out")
+    claims = [claim(study) for claim in CLAIMS]
+    beside = compared_conventions(study, text)
+    page = renewed((DOCS / "study.md").read_text(encoding="utf-8"), blocks(study, claims, beside))
+    write_results(study, claims, beside, out / "study")
+    (out / "study.md").write_text(page, encoding="utf-8")
 
 
 def compared_conventions(study: Study, text: Path | None) -> list[Row]:
@@ -88,7 +101,9 @@ def write_results(study: Study, claims: Sequence[Claim], beside: Sequence[Row], 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/study"), help="folder of the trainings")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4], help="the other models: the first")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3, 4], help="of baseline and ega; the others have the first"
+    )
     parser.add_argument("--path", type=Path, help="the text; by default the data module finds it")
     parser.add_argument(
         "--only", nargs="+", choices=list(CHANGES), default=list(CHANGES), help="models", metavar="NAME"

@@ -47,14 +47,15 @@ class TrainingFailed(RuntimeError):  # noqa: N818 - it reads as what happened
 
 
 def planned(models: Sequence[str], seeds: Sequence[int]) -> list[Training]:
-    """The trainings of a study: every model with the first seed, then the further seeds.
+    """The trainings of a study, each once: every model with the first seed, then the further seeds.
 
     Example:
         >>> [training.name for training in planned(["ega", "morlet"], [1, 2])]
         ['ega_1', 'morlet_1', 'ega_2']
     """
     once = [Training(model, seeds[0]) for model in models]
-    return once + [Training(model, seed) for seed in seeds[1:] for model in models if model in SEVERAL_SEEDS]
+    further = [Training(model, seed) for seed in seeds[1:] for model in models if model in SEVERAL_SEEDS]
+    return list(dict.fromkeys([*once, *further]))
 
 
 def complete_run(runs: Path, training: Training) -> Path | None:
@@ -64,8 +65,9 @@ def complete_run(runs: Path, training: Training) -> Path | None:
     that step. A folder of an interrupted run, or of one in progress, is not.
     """
     steps = last_step()
-    results = sorted((runs / training.name).rglob(f"scalepod_results/step_{steps:08d}.npz"))
-    folders = [file.parent.parent for file in results]
+    results = (runs / training.name).rglob(f"scalepod_results/step_{steps:08d}.npz")
+    by_age = sorted(results, key=lambda file: file.stat().st_mtime)
+    folders = [file.parent.parent for file in by_age]
     return next((folder for folder in reversed(folders) if _checkpoint_step(folder) == steps), None)
 
 

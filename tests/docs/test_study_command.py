@@ -17,6 +17,23 @@ def test_nothing_trained_is_an_error(tmp_path, capsys):
     assert "there is no complete training in" in capsys.readouterr().err
 
 
+def test_the_page_of_the_documentation_is_not_overwritten_by_a_part(make_study, tmp_path):
+    part = make_study({"baseline": {}, "ega": {}})
+    before = (study.DOCS / "study.md").read_bytes()
+    with pytest.raises(ValueError, match="tells of all models, and there is no ega_published: write elsewhere with"):
+        study.write_study(part, tmp_path, None, study.DOCS)
+    assert (study.DOCS / "study.md").read_bytes() == before
+
+
+def test_results_that_cannot_be_read_are_an_error(tmp_path, capsys, monkeypatch):
+    def broken(*_):
+        raise ValueError("step_1500.npz is no file of results")
+
+    monkeypatch.setattr(study, "observe", broken)
+    assert study.main(["--no-train", "--runs", str(tmp_path), "--out", str(tmp_path)]) == 1
+    assert "error: step_1500.npz is no file of results" in capsys.readouterr().err
+
+
 def test_a_failed_training_ends_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(trainings, "run_process", lambda arguments, log: 3)
     assert study.main(["--runs", str(tmp_path), "--only", "morlet"]) == 1

@@ -46,8 +46,12 @@ def test_leading_modes_are_those_of_the_singular_value_decomposition(maps, found
     profile = by_lag(squares) / energy[:3].sum()
     np.testing.assert_allclose(measures.leading_profile(maps), profile, atol=1e-12)
     assert found["mode_peak"] == profile.argmax()
-    shares = np.array([profile[:7].sum(), profile[7:21].sum(), profile[21:].sum()])
-    assert found["bands_of_modes"] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+    bands = []
+    for mode in modes[:3]:
+        by_mode = by_lag((mode**2).reshape(T, T))
+        shares = np.array([by_mode[:7].sum(), by_mode[7:21].sum(), by_mode[21:].sum()])
+        bands.append(np.exp(-(shares * np.log(shares)).sum()))
+    assert found["bands_of_modes"] == pytest.approx(np.average(bands, weights=energy[:3]))
 
 
 def test_scalogram_is_of_the_attention_itself_and_of_the_fluctuation(maps, found):

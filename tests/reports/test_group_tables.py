@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import itertools
 import math
 
 import numpy as np
@@ -66,14 +67,18 @@ def test_notes_say_what_the_errors_hold(comparison, models):
 
 
 def test_notes_say_what_was_left_out(models):
+    place = itertools.count(1)
+
     def at(lag, **changed):
-        layer = dataclasses.replace(models["baseline"][0][LAYERS[0]], dominant_lags=torch.tensor([lag]), **changed)
-        return {LAYERS[0]: layer}
+        layer = models["baseline"][0][LAYERS[0]]
+        own = dataclasses.replace(layer.confidence, values=layer.confidence.values + 1e-6 * next(place))
+        changed |= {"dominant_lags": torch.tensor([lag]), "confidence": own}
+        return {LAYERS[0]: dataclasses.replace(layer, **changed)}
 
     mixed = trainings("mixed", at(4.0), at(9.0))
     mixed = dataclasses.replace(mixed, firings=(mixed.firings[0], dataclasses.replace(mixed.firings[1], step=20)))
     found = compare_groups([
-        trainings("first", at(4.0), at(4.5)), mixed, trainings("fits", *[at(4.0, fit_range=(1, 9))] * 2)
+        trainings("first", at(4.0), at(4.5)), mixed, trainings("fits", *[at(4.0, fit_range=(1, 9)) for _ in "ab"])
     ])  # fmt: skip
     said = group_notes(found)
     peak = "(in some layers another peak of E(a) is the highest, of which the errors do not tell)"

@@ -181,11 +181,16 @@ def test_mistakes_are_named(models, tmp_path):
     unsure = layers_of(1.0, n_snapshots=6)
     with pytest.raises(ValueError, match="gate 1 has no standard errors over documents, which groups take"):
         compare_groups([baseline, trainings("gate", models["gate"][0], unsure)])
+    twice = trainings("gate", models["gate"][0], models["gate"][0])
+    with pytest.raises(ValueError, match="gate 0 and gate 1 have the same values in every layer, so they are one"):
+        compare_groups([baseline, twice])
     run = write_run(tmp_path / "run", {0: fewer})
     with pytest.raises(ValueError, match="there is no group: give at least one"):
         open_groups([])
     with pytest.raises(ValueError, match="two groups are called 'x': give each a name of its own"):
         open_groups([("x", [run]), ("x", [run])])
+    with pytest.raises(ValueError, match="a group has an empty name: give each a name, and its runs behind it"):
+        open_groups([(" ", [run])])
     with pytest.raises(ValueError, match="the group 'y' has no run: give at least one behind its name"):
         open_groups([("x", [run]), ("y", [])])
     for again in (run, tmp_path / "." / "run", run / "scalepod_results"):

@@ -69,7 +69,7 @@ def _errors(comparison: GroupComparison) -> Iterator[str]:
     if once:
         yield (
             f"Trained once: {', '.join(once)}. The error over trainings is there the scatter in the groups of several, "
-            "pooled, and unknown where no such group has the value."
+            "pooled, as if all models scattered alike, and unknown where no such group has the value."
         )
     yield (
         "Few trainings leave the tests few degrees of freedom: a difference without a star may be one that they cannot "
@@ -79,5 +79,5 @@ def _errors(comparison: GroupComparison) -> Iterator[str]:
     if few := [label for label, count in counts.items() if count == 2 or (count == 1 and freedom < _ENOUGH)]:
         yield (
             f"Too few trainings: {', '.join(few)}. By chance they can scatter far less than others would, so stars are "
-            "false more often than Holm's correction promises. Three trainings a group keep to it."
+            "false several times as often as Holm's correction promises. Give three or more to each group."
         )

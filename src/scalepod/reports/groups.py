@@ -89,6 +89,8 @@ def open_groups(groups: Sequence[tuple[str, Sequence[str | Path]]]) -> list[Grou
     names = [name for name, _ in groups]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise ValueError(f"two groups are called {twice[0]!r}: give each a name of its own, and all its runs at once")
+    if not all(name.strip() for name in names):
+        raise ValueError("a group has an empty name: give each a name, and its runs behind it")
     if empty := [name for name, paths in groups if not paths]:
         raise ValueError(f"the group {empty[0]!r} has no run: give at least one behind its name")
     found = [Group(name, tuple(_opened(name, paths))) for name, paths in groups]
@@ -109,7 +111,7 @@ def compare_groups(groups: Sequence[Trainings]) -> GroupComparison:
 
     Raises:
         ValueError: No group, no group of several trainings, a training without layers or with other layers than the
-            rest of its group, without standard errors, or on other documents.
+            rest of its group, without standard errors, on other documents, or given twice.
     """
     firings = [firing for group in groups for firing in group.firings]
     if not firings or not all(firing.analyses for firing in firings):
@@ -120,6 +122,7 @@ def compare_groups(groups: Sequence[Trainings]) -> GroupComparison:
             "runs without --group"
         )
     aligned = align_layers([list(firing.analyses) for firing in firings])
+    _check_trainings_differ(firings)
     members = tuple(_by_group(names, groups) for names in aligned)
     for names in members:
         _check_layers(groups, names)
@@ -156,6 +159,20 @@ def _check_runs_differ(runs: Iterable[Run]) -> None:
         if files & seen:
             raise ValueError(f"{run.results.path} is given twice: every training counts once, in one group")
         seen |= files
+
+
+def _check_trainings_differ(firings: Sequence[Firing]) -> None:
+    """Raise if two runs have the very same values: a copy, or a training that was repeated with the same seed."""
+    seen: dict[tuple[bytes, ...], str] = {}
+    for firing in firings:
+        sure = [layer.confidence for layer in firing.analyses.values()]
+        values = tuple(found.values.double().numpy().tobytes() for found in sure if found is not None)
+        if values and values in seen:
+            raise ValueError(
+                f"{seen[values]} and {firing.label} have the same values in every layer, so they are one training: "
+                "give trainings of different seeds"
+            )
+        seen[values] = firing.label
 
 
 def _by_group(names: Sequence[str], groups: Sequence[Trainings]) -> tuple[tuple[str, ...], ...]:
