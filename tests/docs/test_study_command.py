@@ -1,6 +1,8 @@
 """What the command of docs/study says when there is nothing to look at, and how it writes numbers and words."""
 
+import dataclasses
 import doctest
+from types import SimpleNamespace
 
 import numpy as np
 import observed
@@ -23,6 +25,21 @@ def test_the_page_of_the_documentation_is_not_overwritten_by_a_part(make_study, 
     with pytest.raises(ValueError, match="tells of all models, and there is no ega_published: write elsewhere with"):
         study.write_study(part, tmp_path, None, study.DOCS)
     assert (study.DOCS / "study.md").read_bytes() == before
+
+
+def test_runs_analysed_at_other_steps_are_refused(make_study, tmp_path, monkeypatch):
+    runs = {run.training: run for run in make_study({"baseline": {}}, seeds=(1, 2)).runs}
+    odd = trainings.Training("baseline", 2)
+    runs[odd] = dataclasses.replace(runs[odd], results=SimpleNamespace(steps=(0, 20)))
+    monkeypatch.setattr(observed, "complete_run", lambda *_: tmp_path)
+    monkeypatch.setattr(observed, "_observed", lambda training, *_: runs[training])
+    said = r"baseline_2 was analysed at steps \(0, 20\), baseline_1 at \(0, 10, 20\): train it anew, with the configurations"
+    with pytest.raises(ValueError, match=said):
+        observed.observe(tmp_path, trainings.planned(["baseline"], [1, 2]), None)
+
+
+def test_a_seed_given_twice_counts_once():
+    assert [each.seed for each in trainings.planned(["baseline"], [1, 1, 2])] == [1, 2]
 
 
 def test_results_that_cannot_be_read_are_an_error(tmp_path, capsys, monkeypatch):
