@@ -33,7 +33,7 @@ def test_runs_analysed_at_other_steps_are_refused(make_study, tmp_path, monkeypa
     runs[odd] = dataclasses.replace(runs[odd], results=SimpleNamespace(steps=(0, 20)))
     monkeypatch.setattr(observed, "complete_run", lambda *_: tmp_path)
     monkeypatch.setattr(observed, "_observed", lambda training, *_: runs[training])
-    said = r"baseline_2 was analysed at steps \(0, 20\), baseline_1 at \(0, 10, 20\): train it anew, with the configurations"
+    said = r"baseline_2 was analysed at steps \(0, 20\), baseline_1 at \(0, 10, 20\): train it anew"
     with pytest.raises(ValueError, match=said):
         observed.observe(tmp_path, trainings.planned(["baseline"], [1, 2]), None)
 
