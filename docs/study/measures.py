@@ -80,18 +80,14 @@ def of_maps(attn: Tensor) -> dict[str, float]:
 
 def mode_profiles(pod: FieldPOD) -> Tensor:
     """Energy of the leading modes at each lag, `sum_k lambda_k sum_i phi_k[i, i - tau]^2`, as shares, [M, T]."""
-    kept = pod.eigenvalues[:, : pod.modes.shape[1]]
-    by_lag = to_lag(pod.modes.double()).square().sum(-2)  # [M, K, T]
-    profile = (kept[..., None] * by_lag).sum(1)
+    profile = (_kept(pod)[..., None] * _by_lag(pod)).sum(1)
     return profile / profile.sum(-1, keepdim=True)
 
 
 def mode_bands(pod: FieldPOD) -> Tensor:
     """Bands that a leading mode amounts to (see `n_bands`): mean weighted by the eigenvalues, in each window, [M]."""
-    by_lag = to_lag(pod.modes.double()).square().sum(-2)  # [M, K, T]
-    found = torch.tensor([[n_bands(mode) for mode in modes] for modes in by_lag], dtype=torch.float64)
-    kept = pod.eigenvalues[:, : pod.modes.shape[1]]
-    return (kept * found).sum(-1) / kept.sum(-1)
+    found = torch.tensor([[n_bands(mode) for mode in modes] for modes in _by_lag(pod)], dtype=torch.float64)
+    return (_kept(pod) * found).sum(-1) / _kept(pod).sum(-1)
 
 
 def leading_profile(attn: Tensor) -> Array:
@@ -147,6 +143,16 @@ def reconstruction(attn: Tensor, n_modes: int = 10) -> Reconstruction:
     left = [_left(u, basis.flatten(1)) for basis in (pod.modes[0], some, waves)]
     expected = float(pod.eigenvalues[0, n_modes:].sum())
     return Reconstruction(abs(left[0] - expected) / energy, *(share / energy for share in left))
+
+
+def _by_lag(pod: FieldPOD) -> Tensor:
+    """Squares of each mode summed at each lag, [M, K, T]."""
+    return to_lag(pod.modes.double()).square().sum(-2)
+
+
+def _kept(pod: FieldPOD) -> Tensor:
+    """Eigenvalues of the modes that are kept, [M, K]."""
+    return pod.eigenvalues[:, : pod.modes.shape[1]]
 
 
 def _share(energy: Tensor, part: slice) -> float:
